@@ -39,12 +39,12 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected end of a run: its answer, and its actions.
+    """The end that a run should have: the answer to give, and the actions to take.
 
     `answer` is a text, a number, or JSON data (true, false, an object, a list); None if unknown.
-    `actions` are tool_call events, compared by tool and arguments; an action without arguments
-    accepts any arguments. () expects no action; None leaves the actions unjudged. `reads` names
-    tools that change nothing: their calls are neither right nor wrong. Raises InvalidInput.
+    `actions` are tool_call events, compared by tool and arguments. An action without arguments
+    accepts any arguments. () means that no action is right; None means that actions are not judged.
+    `reads` names tools that change nothing; their calls do not count. Raises InvalidInput.
     """
 
     answer: Any = None
@@ -66,7 +66,7 @@ class Expected:
 
 
 class _Problem(NamedTuple):
-    """Something wrong with a run, and the positions of the events that show it."""
+    """A problem of a run: what is wrong, the positions of the events that show it, its level."""
 
     what: str
     places: Sequence[int] = ()
@@ -75,9 +75,9 @@ class _Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """A judgement of one of the `SCORES`: 0..1, or None if it cannot be judged; why, and by whom.
+    """One opinion on one of the `SCORES`: a value of 0..1 or None, the reasons, and who judged.
 
-    `places` are the positions of the events that were judged.
+    `places` are the positions of the judged events. `value` is None if nothing can be said.
     """
 
     score: str
@@ -100,12 +100,12 @@ async def appraise(
 ) -> Evaluation:
     """Judge a finished run: correctness, helpfulness, safety, completeness, efficiency.
 
-    `expected` is an `Expected` or just its answer. `checks` judge the answer: the last words of an
-    agent. `best` is a run to compare with, or its usage. `destructive` names tools whose calls must
-    be expected. `polls` names tools that may be called again for news. Code judges first. A critic
-    is asked if it can give a score that is still open, or if all its scores are other than these
-    five. The evaluation has a note with the reasons for each score. Raises InvalidInput,
-    CheckFailed, and the errors of a critic's model.
+    `expected` is an `Expected`, or only the expected answer. `checks` judge the answer, which is
+    the last text of an agent. `best` is a run to compare with, or its usage. `destructive` names
+    tools whose calls must be expected. `polls` names tools that may be called again until their
+    result changes. Code judges first. A critic is called for scores that code could not give, or if
+    it gives none of these five scores. For each score a note in the evaluation says the reasons.
+    Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)
     _check_names("polls", polls)
@@ -145,7 +145,7 @@ def _check_names(field: str, names: Collection[str]) -> None:
 
 
 def _answer_places(run: Course) -> Sequence[int]:
-    """Return the position of the agent's last words, or () if it said nothing."""
+    """Return the position of the agent's last text as a tuple; () if there is no text."""
     for at in reversed(range(len(run.events))):
         event = run.events[at]
         if run.roles[at] == "said" and event.content.strip() and "part" not in event.meta:
@@ -154,10 +154,9 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest judgement of each score.
+    """Return the lowest value for each score.
 
-    A score is absent if one of its judgements is None, unless another is 0, which nothing can
-    raise.
+    A score with a judgement that has no value (None) is absent, unless its lowest value is 0.
     """
     scores: dict[str, float] = {}
     for score in SCORES:
@@ -171,7 +170,7 @@ def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
 def _whole(
     run: Course, judged: Sequence[_Judgement], heard: Sequence[Evaluation], answer: Sequence[int]
 ) -> Evaluation:
-    """Return all scores, the reasons for each as a note, and the findings of checks and critics."""
+    """Return the evaluation: all scores, a note with the reasons for each, all findings."""
     scores, findings = _scores(judged), list[Finding]()
     for score in SCORES:
         those = [each for each in judged if each.score == score]
@@ -195,7 +194,7 @@ def _whole(
 
 
 def _names(run: Course, places: Sequence[int]) -> str:
-    """Return the ids of at most 20 events; an event without an id is shown by its position."""
+    """Return the ids of at most 20 events as text, or positions for events without an id."""
     kept = places[: signals.MOST_EVIDENCE]
     return ", ".join(quote(run.events[at].id) or f"event {at}" for at in kept)
 
@@ -205,7 +204,7 @@ def _safe_quote(text: str) -> str:
 
 
 def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_Judgement]:
-    """Judge how correct the answer is and, if an object is expected, how complete."""
+    """Yield the answer's correctness and, if an object is expected, the answer's completeness."""
     text = given or ""
     value, why = _compared(text, wanted) if places else (0.0, "there is no answer")
     # The expected answer is left out: a model has to work it out, not to copy it.
@@ -224,7 +223,10 @@ def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Score an answer, with the reason; None if it contains more than the wanted answer."""
+    """Return a score for the answer, and the reason.
+
+    The score is None if the answer contains the wanted text or number, and more.
+    """
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -248,7 +250,7 @@ def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
 
 
 def normalize(text: str) -> str:
-    """Return a text in lower case, with plain characters and single spaces, and no outer marks.
+    """Return a text in lower case, with single spaces and without punctuation at its ends.
 
     >>> normalize("**The  Hague.**"), normalize("?")
     ('the hague', '?')
@@ -259,7 +261,7 @@ def normalize(text: str) -> str:
 
 
 def _json_in(text: str) -> Any:
-    """Decode a text, or its last code block, as JSON; `_ABSENT` if neither is JSON."""
+    """Decode a text, or else its last code block, as JSON; `_ABSENT` if neither is JSON."""
     for part in (text, *text.split("```")[1::2][-1:]):
         try:
             return json.loads(part.removeprefix("json"))
@@ -269,7 +271,7 @@ def _json_in(text: str) -> Any:
 
 
 def _differing_keys(wanted: Any, given: Any) -> str:
-    """Name up to five keys whose values differ; "" for data that are not objects."""
+    """Return up to five keys with different values, as text; "" if the data are not objects."""
     if not (isinstance(wanted, Mapping) and isinstance(given, Mapping)):
         return ""
     keys = {**wanted, **given}
@@ -284,9 +286,9 @@ def _done(run: Course) -> list[int]:
 
 
 def _match(run: Course, actions: Sequence[Event]) -> list[int | None]:
-    """Return for each expected call the position of the matching call in the run, or None.
+    """Return for each expected action the position of its call in the run, or None.
 
-    Each call is matched once, and failed calls never. Expected calls with arguments choose first.
+    A call matches at most one action; failed calls match none. Actions with arguments choose first.
     """
     made: dict[tuple[str, str], deque[int]] = {}
     for at in _done(run):
@@ -313,11 +315,11 @@ def _any_arguments(action: Event) -> bool:
 
 
 def _actions(run: Course, actions: Sequence[Event], reads: Collection[str]) -> Iterator[_Judgement]:
-    """Judge how correct the actions are, and what share of the expected actions was done.
+    """Yield the correctness of the actions, and the share of the expected actions that were done.
 
     Correctness is the overlap (Jaccard) of the done and the expected actions: 1 only if they are
-    equal. Calls that only read, and calls that failed, change nothing and do not count. If events
-    were left out of the episode, a missing action may be among them; then both scores are None.
+    equal. Calls that only read and calls that failed do not count. If events were left out of the
+    episode, a missing action may be among these events; then neither score has a value.
     """
     places = _match(run, actions)
     if run.episode.omitted and None in places:
@@ -344,7 +346,7 @@ def _actions(run: Course, actions: Sequence[Event], reads: Collection[str]) -> I
 def _wrong_actions(
     run: Course, missing: Sequence[Event], extra: Iterable[int]
 ) -> Iterator[_Problem]:
-    """Yield the actions that are missing, had other arguments, or were not expected."""
+    """Yield a problem for each action that is missing, has other arguments, or was not expected."""
     others = _by_tool(run, extra)
     for action in missing:
         if not others.get(action.tool):
@@ -371,7 +373,7 @@ def _not_called(action: Event, level: Level = "error") -> _Problem:
 
 
 def _safety(run: Course, actions: Sequence[Event], destructive: Collection[str]) -> _Judgement:
-    """Score 0 if a problem is an error, 0.5 if one is a warning, 1 without problems."""
+    """Return safety: 0 if any problem is an error, 0.5 if any is a warning, 1 without problems."""
     offered, problems = run.episode.tools, list[_Problem]()
     calls = [(at, e.tool) for at, e in enumerate(run.events) if e.type == "tool_call"]
     expected_at = set(_match(run, actions)) if destructive else set()
@@ -401,7 +403,7 @@ def _safety(run: Course, actions: Sequence[Event], destructive: Collection[str])
 def _efficiency(
     run: Course, best: Episode | Usage | None, polls: Collection[str]
 ) -> Iterator[_Judgement]:
-    """Score the share of useful steps, and the cost relative to the best known run."""
+    """Yield the share of useful steps, and the best known run's cost as a share of this run's."""
     if not isinstance(best, Episode | Usage | None):
         raise InvalidInput("best", best, "an Episode or a Usage")
     steps, failed, again = _steps(run, polls)
@@ -427,7 +429,7 @@ def _efficiency(
 
 
 def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[int]]:
-    """Return the number of steps, the failed steps, and the steps that repeated a result."""
+    """Return the number of steps, the failed steps, and the steps whose result is a repeat."""
     failed = sorted({run.step_of(at) for at, text in enumerate(run.failure) if text})
     steps = {at for at, role in enumerate(run.roles) if role == "act"}.union(failed)
     before: set[tuple[str, ...]] = set()
@@ -441,7 +443,7 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 
 
 def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator[_Judgement]:
-    """Yield the judgements of checks: the share of checks that are met, and their scores."""
+    """Yield a judgement for the share of requirements met, and for each score of the checks."""
     if found.met is not None:
         why = f"{figure(found.met)} of the requirements of {count} checks are met"
         yield _Judgement("correctness", found.met, why, (), places, "checks")
@@ -454,7 +456,7 @@ def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator
 def _by_critic(
     judged: Sequence[_Judgement], critic: Critic, scores: Mapping[str, float], places: Sequence[int]
 ) -> list[_Judgement]:
-    """Return the judgements with a critic's scores in place of the open judgements."""
+    """Return the judgements, with the critic's scores instead of judgements without a value."""
     by = f"{critic.name} ({', '.join(dict.fromkeys(each.model.name for each in critic.judges))})"
     kept = [each for each in judged if each.value is not None or each.score not in scores]
     for score, value in scores.items():
@@ -466,7 +468,7 @@ def _by_critic(
 
 
 def _transcript(events: Sequence[Event]) -> Iterator[str]:
-    """Yield the lines in which critics see the run."""
+    """Yield the run as lines for critics; the middle of a long run is left out."""
     half, left = EVENTS_SHOWN // 2, len(events) - EVENTS_SHOWN
     for at, event in enumerate(events):
         if left <= 0 or at < half or at >= half + left:

@@ -41,11 +41,11 @@ class Event:
     """One thing that happened while an agent worked.
 
     `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
-    other word, such as user_message. `content` is the text said or returned. `agent` is who acted.
-    `error` says what went wrong, and `code` is its error code. `arguments` are JSON data or text;
-    if None, the content of the call holds them. `call` is the id that a tool call shares with its
-    response. `id` is the id of the event itself. `at` is the time in seconds since 1970, None if
-    unknown. `meta` is any other data.
+    other word, such as user_message. `content` is the text said or returned. `agent` is the name of
+    the agent. `error` says what went wrong, and `code` is the error's code. `arguments` are JSON
+    data or text; if None, the arguments are in `content`. `call` is the id that a tool call shares
+    with its response. `id` is the id of the event itself. `at` is the time in seconds since 1970,
+    None if unknown. `meta` is any other data.
     """
 
     type: str
@@ -75,7 +75,7 @@ class Episode:
     """One finished run of any agent: its task, its events in order, and how the run ended.
 
     `fault` is the error that ended the run, if any. `tools` are the names of the tools that were
-    offered, empty if unknown. `omitted` counts the events left out because the run was too long.
+    offered, empty if unknown. `omitted` is the number of events that were left out of a long run.
     `source` is "loop", or the format of the file. Raises InvalidInput.
     """
 
@@ -97,9 +97,9 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over all fields except `source`; a run imported twice has the same digest.
+        """The SHA-256 in hex of all fields except `source`; equal runs have the same digest.
 
-        Integer and float values of the same time or cost count as equal.
+        A time or cost counts the same as an integer and as a float.
         """
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
@@ -113,17 +113,17 @@ _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at
 
 
 def json_default(value: Any) -> Any:
-    """Return a mapping as a dict, and anything else that JSON lacks as its repr."""
+    """Return a mapping as a dict, and any other value as its repr; for `json.dumps`."""
     return dict(value) if isinstance(value, Mapping) else repr(value)
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return how far the words of an event can be trusted, judged by its type alone.
+    """Return the trust in an event's words, judged by the type of the event alone.
 
-    Answers and calls are as trustworthy as a model, results and errors as a tool. All other events
-    are external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
-    which no file can claim), checks wrote the errors about a model's words. These errors are as
-    trustworthy as a model.
+    Answers and calls of a model have the trust "model". Tool results and errors have "tool". All
+    other events have "external": users, documents, prompts, unknown types. In a loop of this
+    installation (`own`) errors have "model", because checks wrote them about a model's words. No
+    file can claim `own`.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -144,7 +144,7 @@ def json_data(value: Any) -> Any:
 
 
 def call_arguments(call: Event) -> Any:
-    """Return the arguments of a call, or else its content; JSON text is decoded."""
+    """Return the arguments of a call, or else its content; decode JSON text."""
     return json_data(call.content if call.arguments is None else call.arguments)
 
 
@@ -153,10 +153,10 @@ def episode_of(
 ) -> Episode:
     """Return a loop as an episode: each attempt is an llm_response, followed by its findings.
 
-    A finding of level error becomes an error_event with its message, its check as the code and its
-    fix as the content. Any other finding becomes a system_event. The outcome is success if the
-    verdict passed or, without a verdict, if the last evaluation passes. It is partial if the loop
-    was cancelled or is still open, else failure. Secrets are redacted.
+    An error becomes an error_event with its message, its check as the code and its fix as the
+    content. Any other finding becomes a system_event. The outcome is success if the verdict passed
+    or, without a verdict, if the last evaluation passes. The outcome is partial if the loop was
+    cancelled or is still open, else failure. Secrets are redacted.
     """
     last = loop.attempts[-1].evaluation if loop.attempts else None
     done = verdict if isinstance(verdict, Done) else None
@@ -185,11 +185,12 @@ def episode_of(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a file is kept; each limit is at least 1, `content` at least 400.
+    """How much of a file is read; each limit is at least 1, `content` at least 400.
 
-    `events` limits the events of an episode: the first and last of a longer one are kept. `content`
-    limits the characters of every text: a longer text is cut in the middle, with a mark that counts
-    the missing characters. `bytes` limits a line, or a file that is one document: more is an error.
+    `events`: events of one episode; of a longer episode, only the first and the last. `content`:
+    characters of every text; a longer text is cut in the middle, with a mark that counts the
+    missing characters. `bytes`: bytes of one line, or of a file that is one document; more is an
+    error.
     """
 
     events: int = 10_000
@@ -234,9 +235,9 @@ class Gathering:
     ) -> Episode:
         """Return the episode; without a `task` the first user message is the task.
 
-        `by_time` sorts the events by time; an event without a time stays after its predecessor.
-        Without an `outcome`, a `fault` or a last event with an error means error, or timeout if the
-        error code says so. Anything else means partial, never success.
+        `by_time` sorts the events by time; an event without a time stays behind the event before
+        it. If `outcome` is None and there is a `fault` or the last event is an error, the outcome
+        is error, or timeout if the error code says so. Otherwise it is partial, never success.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -275,14 +276,14 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Clean an event now if it is large. Smaller events are cleaned when they are added."""
+    """Return the event, cleaned if it is larger than `most` characters."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
     large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
     return clean_event(event, most) if large else event
 
 
 def clean_event(event: Event, most: int) -> Event:
-    """Return the event without secrets, each text cut to `most` characters."""
+    """Return the event without secrets, with each text cut to `most` characters."""
     arguments = event.arguments
     if arguments is not None:
         arguments = _clean_data(arguments, most, most)
@@ -296,7 +297,7 @@ def clean_event(event: Event, most: int) -> Event:
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data; long or deeply nested data become a text of at most `cut` characters."""
+    """Redact data. Long or deeply nested data become a text of at most `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
@@ -312,14 +313,14 @@ def _name(text: str) -> str:
 
 
 def safe_id(id: str) -> str:
-    """Return the id, or a digest of it if it is very long or contains a secret."""
+    """Return the id, or its digest if the id is very long or contains a secret."""
     if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def is_deep(value: Any, levels: int) -> bool:
-    """Return True if the data has more than `levels` levels."""
+    """Return True if the data are nested in more than `levels` levels."""
     inner = value.values() if isinstance(value, Mapping) else value
     return isinstance(value, Mapping | list) and (
         levels == 0 or any(is_deep(each, levels - 1) for each in inner)
@@ -327,5 +328,5 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut it in the middle to `most` characters (at least 200)."""
+    """Redact a text, and cut its middle if it has more than `most` characters (at least 200)."""
     return cut_middle(redact(text), most)

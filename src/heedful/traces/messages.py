@@ -43,9 +43,9 @@ def message_events(
 ) -> list[Event]:
     """Return the events of a message: its texts, its tool calls, and the tool results in it.
 
-    Adjacent texts become one event; its type follows from `role`. `names` maps the ids of calls to
-    the names of tools; calls in this message are added to it. A result that is an error becomes the
-    `error` of the response, whose `content` is then empty. Raises InvalidInput.
+    Adjacent texts become one event, whose type depends on `role`. `names` maps the ids of calls to
+    the names of tools; this function adds the calls of the message. A result that is an error
+    becomes the `error` of its response, with empty `content`. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
@@ -72,7 +72,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of `names` that `held` contains, or None."""
+    """Return the value of the first of `names` that is a key of `held`, or None."""
     return next((held[name] for name in names if name in held), None)
 
 
@@ -84,7 +84,7 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
-    """Return the text of a field, "" if it is absent. Raises InvalidInput if it is not text."""
+    """Return the text in a field, "" without the field. Raises InvalidInput if it is not text."""
     text = value.get(name)
     if text is None:
         return ""
@@ -94,7 +94,7 @@ def text_field(value: Mapping[str, Any], name: str) -> str:
 
 
 def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects, an empty list for None. Raises InvalidInput."""
+    """Return `value` if it is a list of objects, and [] for None. Raises InvalidInput."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
@@ -103,7 +103,7 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return the result of a tool as text: text parts joined, other data as JSON."""
+    """Return a tool's result as text: its text parts joined, other data as JSON."""
     if isinstance(value, str):
         return value
     parts = [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
@@ -113,13 +113,13 @@ def text_of(value: Any) -> str:
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return arguments as data if they are a JSON object, else as text; None if there are none."""
+    """Return `value` as data if it is a JSON object, else as text; None if it is empty."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 
 
 def seconds(value: Any) -> float | None:
-    """Return a time, given in seconds or as ISO 8601 (UTC by default), in seconds since 1970.
+    """Return a time in seconds since 1970; `value` is a number or ISO 8601 text (UTC by default).
 
     None stays None. Raises InvalidInput.
 
@@ -140,7 +140,7 @@ def seconds(value: Any) -> float | None:
 
 
 class EpisodeReader:
-    """Reads heedful's own format: each line is one episode, an object with `events`."""
+    """Reads heedful's own format: each line is an episode, as an object with `events`."""
 
     source = "heedful"
 
@@ -148,7 +148,7 @@ class EpisodeReader:
         self._limits = limits
 
     def add(self, value: Any) -> list[Episode]:
-        """Read one value of the file and return the finished episodes. Raises InvalidInput."""
+        """Read one value of the file; return the episodes it completes. Raises InvalidInput."""
         if not isinstance(value, Mapping) or "events" not in value:
             raise InvalidInput("an episode", value, "an object with events")
         given = _canonical_names(value)
@@ -174,15 +174,15 @@ class EpisodeReader:
         return [episode]
 
     def finish(self) -> list[Episode]:
-        """Return the episodes that are finished only when the file ends."""
+        """Return the other episodes, which are complete at the end of the file."""
         return []
 
 
 class ChatReader(EpisodeReader):
-    """Reads chats of OpenAI: each value is a list of messages or an object with `messages`.
+    """Reads OpenAI chats: a line is a list of messages, or an object with `messages`.
 
-    If each line is a single message, all lines together are one conversation. The format does not
-    say whether a tool failed, so a tool result is always the content of the response.
+    If each line is a single message, the whole file is one conversation. The format does not say
+    whether a tool failed, so a tool's result is always the `content` of the response.
     """
 
     source = "chat"
@@ -210,7 +210,7 @@ class ChatReader(EpisodeReader):
 
 
 def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
-    """Return the events of one chat message of OpenAI, Anthropic or OpenTelemetry.
+    """Return the events of one chat message in the format of OpenAI, Anthropic or OpenTelemetry.
 
     `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
     """
@@ -254,9 +254,9 @@ class _Session:
 
 
 class SessionReader(EpisodeReader):
-    """Reads sessions of Claude Code: a line is one entry, a session one episode, in file order.
+    """Reads sessions of Claude Code: each line is an entry, and each session becomes an episode.
 
-    Entries are sorted by time, because side chains may be written later. An entry that appears
+    Entries are sorted by time, because a side chain may be written later. An entry that appears
     twice counts once. The first user message of the main chain is the task.
     """
 
@@ -326,13 +326,13 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the aliases. If both names are present, the value of heedful's name counts."""
+    """Replace alias names by heedful's names; a value under heedful's own name wins."""
     ours = {ALIASES[name]: held for name, held in value.items() if name in ALIASES}
     return ours | {name: held for name, held in value.items() if name not in ALIASES}
 
 
 def _event(value: Mapping[str, Any]) -> Event:
-    """Return an event; unknown fields are stored in its `meta`."""
+    """Return an event; fields that `Event` lacks are stored in its `meta`."""
     given = _canonical_names(value)
     error: Any = given.get("error")
     code = text_field(given, "code")
@@ -382,7 +382,7 @@ def _usage(value: Any) -> Usage:
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return a number of at least 0, or 0 if the field is absent. Raises InvalidInput."""
+    """Return the number in a field, 0 without the field. Raises InvalidInput below 0."""
     number = 0 if value.get(name) is None else value[name]
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
         raise InvalidInput(name, number, "a number of at least 0")
@@ -396,7 +396,7 @@ def _count(value: Mapping[str, Any], name: str) -> int:
 
 
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
-    """Yield each episode as one line of ASCII; `read` restores everything except `source`."""
+    """Yield each episode as one line of ASCII; `read` restores all fields except `source`."""
     for episode in episodes:
         held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
         for place, event in enumerate(held["events"]):

@@ -1,7 +1,7 @@
 """Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure.
 
-A `Span` is the same for both encodings. By the conventions of OpenTelemetry GenAI or OpenInference
-it becomes a `Step`: the events that went in and came out of a model, a tool or an agent.
+A `Span` is the same for both encodings. A `Step` is what the span says by the conventions of
+OpenTelemetry GenAI or OpenInference: the input and output of a model, a tool or an agent.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Span:
-    """One operation. Ids are in hex, times in nanoseconds since 1970 (0: unknown).
+    """One operation. Ids are in hex, times in nanoseconds since 1970 (0 if unknown).
 
-    `remote` is True if the parent is in another process, which may export its spans elsewhere.
+    `remote` is True if the parent span is in another process, which may export its spans elsewhere.
     """
 
     trace: str
@@ -123,7 +123,7 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
 
 
 def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970") -> int:
-    """Return an integer of 64 bits, which JSON may hold as text. Raises InvalidInput."""
+    """Return the field `name` as an integer of 64 bits without sign. Raises InvalidInput."""
     value = _number(given.get(name) or 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise InvalidInput(name, value, f"whole {unit}")
@@ -131,7 +131,7 @@ def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since
 
 
 def _number(held: Any) -> Any:
-    """Return an integer for a text or a float that holds one, and any other value unchanged."""
+    """Return a whole number that is a text or a float as int; return other values unchanged."""
     text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
@@ -142,7 +142,7 @@ def _attributes(pairs: Any) -> Attributes:
 
 
 def _value(value: Any) -> Any:
-    """Decode the value of an attribute: an object whose only key is the type of the value."""
+    """Decode an attribute's value: an object with one key, which is the type."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
@@ -156,11 +156,11 @@ def _value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Step:
-    """The step that a span records: the events that went in and came out, its cost and its error.
+    """The step that a span records: its input and output events, its cost and its error.
 
-    `kind` is "model" for a model's answer, "tool" for a tool's work, "around" for a span around
-    these, such as an agent, and "" for any other span. Times are in nanoseconds since 1970 (0:
-    unknown). `tokens` are those of the prompt and of the answer.
+    `kind` is "model" for a call of a model, "tool" for a call of a tool, "around" for an agent or a
+    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970 (0 if
+    unknown). `tokens` are the tokens of the prompt and of the answer.
     """
 
     id: str
@@ -180,7 +180,7 @@ class Step:
 
 
 def step_of(span: Span) -> Step:
-    """Return the step of a span; data outside the conventions becomes text."""
+    """Return the step of a span; data that violate the conventions become text."""
     held, kind = span.attributes, kind_of(span.attributes)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
@@ -207,7 +207,7 @@ def step_of(span: Span) -> Step:
 
 
 def kind_of(held: Attributes) -> Kind:
-    """Return the kind of step for a span with these attributes."""
+    """Return the kind of a step, from the attributes of its span."""
     inferred = held.get(OPENINFERENCE)
     kind = inferred or held.get(GENAI)
     if not isinstance(kind, str):
@@ -220,7 +220,7 @@ def _tokens(count: Any) -> int:
 
 
 def _error_of(span: Span) -> Error | None:
-    """Return the message and code of an error: the last exception, the status or `error.type`."""
+    """Return the span's error as message and code, or None if the span did not fail."""
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
@@ -232,7 +232,7 @@ def _error_of(span: Span) -> Error | None:
 
 
 def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
-    """Add the tool's call and, if its result was recorded, its response."""
+    """Add the call of the tool to `step` and, if the result was recorded, the response."""
     tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
     given, call = messages.arguments_of(named["arguments"]), text_of(named["call"])
     step.inputs = (Event("tool_call", "", step.agent, tool, given, call),)
@@ -283,7 +283,7 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
 
 
 def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
-    """Rebuild the list of objects that attributes such as `PREFIX0.message.role` describe."""
+    """Return the list of objects that is flattened in attributes like `PREFIX0.message.role`."""
     tree: dict[str, Any] = {}
     for key, value in held.items():
         if key.startswith(prefix):
@@ -298,7 +298,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn objects with numbers as keys into lists, and unwrap the single value of each entry."""
+    """Turn each object with numeric keys into a list, sorted by key, without wrapper objects."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
@@ -311,7 +311,7 @@ def _in_order(tree: Any) -> Any:
 
 
 def _events(found: Any, role: str) -> tuple[Event, ...]:
-    """Return the events of messages; messages outside the conventions become one text."""
+    """Return the events of messages; messages that violate the conventions become one text."""
     events: list[Event] = []
     try:
         for message in objects(found, "messages"):

@@ -1,4 +1,4 @@
-"""Read a file of traces: its values one at a time, then the episodes that they make."""
+"""Read a file of traces: decode its values one at a time, and turn them into episodes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
 
 
 def read(file: File, format: str = "auto", limits: Limits = Limits()) -> Iterator[Episode]:
-    """Yield the episodes of `file`, a path or the bytes of a file, which may be gzipped.
+    """Yield the episodes of `file`: a path, or the file's bytes. The file may be gzipped.
 
     The `format` is heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference spans,
     as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code; auto decides by the first
-    value. Secrets are redacted.
-
-    Raises UnknownName for an unknown format. For damage, first yields the episodes before it, then
-    raises TraceFileError with the line.
+    value. Secrets are redacted. Raises UnknownName for an unknown format. If the file is damaged,
+    yields the episodes before the damage, then raises TraceFileError with the line number.
     """
     if format != "auto" and format not in FORMATS:
         raise UnknownName("trace format", format, ["auto", *FORMATS])
@@ -105,7 +103,7 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: JSON, or protobuf as bytes. Raises TraceFileError."""
+    """Yield the values of a file: decoded JSON, or bytes of protobuf. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
@@ -114,7 +112,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Values:
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one value for each line, or the whole file as one value."""
+    """Yield one value per line; if the first line is not JSON, the whole file is one value."""
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))
@@ -141,7 +139,7 @@ def _within(most: int, name: str, number: int, data: bytes) -> bytes:
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:
-    """Decode JSON that begins on line `number`. Raises TraceFileError."""
+    """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
         whole = text.decode("utf-8-sig").rstrip("\r\n")
         return json.loads(whole, parse_constant=_refuse_constant)
@@ -155,7 +153,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one request, or many requests that each follow their length."""
+    """Yield the bytes of one request, or of many requests with length prefixes."""
     if file.peek(1)[0] == 0x0A:  # the tag of a ResourceSpans, the only field of a request in use
         yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):

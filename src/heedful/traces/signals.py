@@ -2,7 +2,7 @@
 
 Only the structure of the trace is used: which calls failed, which were repeated or retried, and
 where the values in the answer first appeared. No step is named as the cause of the failure: on
-recorded failures no such rule beats a constant answer (`make quality ONLY=whowhen`).
+recorded failures no rule of this kind beats a constant answer (`make quality ONLY=whowhen`).
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """An episode and what was found in it; every sequence has one entry for each event.
+    """An episode with what was found in it. Every sequence has one entry for each event.
 
-    `roles` say what each event is. `result` is the position of a call's result, `act` the position
-    of the call that led to a result. `failure` is the text of a failure or "". `values` are the
-    numbers and names that the event contains and the task does not. `answer` is the position of the
-    agent's last words with such a value, or None.
+    `roles` say what each event is. `result` is the position of a call's result, and `act` the
+    position of the call that a result belongs to. `failure` is the text of a failure or "".
+    `values` are the numbers and names that the event contains and the task does not. `answer` is
+    the position of the agent's last text or call with such a value, or None.
     """
 
     episode: Episode
@@ -82,7 +82,7 @@ class Course:
     answer: int | None
 
     def step_of(self, at: int) -> int:
-        """Return the position of the call that led to the event, or else the event's position."""
+        """Return the position of the call that this event belongs to, or else `at`."""
         act = self.act[at]
         return at if act is None else act
 
@@ -94,7 +94,7 @@ def call_failed(run: Course, call: int) -> bool:
 
 
 def course(episode: Episode) -> Course:
-    """Read an episode, in time linear in its events; 8,000 characters of each event are used."""
+    """Analyse an episode in linear time; 8,000 characters of each event are used."""
     events, task = episode.events, ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
     roles: list[Role] = []
@@ -118,18 +118,18 @@ def course(episode: Episode) -> Course:
 
 
 def ends(text: str) -> str:
-    """Return the part of a text that is used: its two ends."""
+    """Return a text without its middle if it is longer than 8,000 characters."""
     return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
 
 def event_text(event: Event) -> str:
-    """Return the content, the arguments and the error of an event as one text."""
+    """Return content, arguments and error of an event as one text."""
     arguments = "" if event.arguments is None else str(event.arguments)
     return "\n".join(part for part in (event.content, arguments, event.error) if part)
 
 
 def values(text: str) -> frozenset[str]:
-    """Return the normalized numbers and names in a text, without small numbers and list marks.
+    """Return the numbers and names in a text, normalized, without small numbers and list marks.
 
     >>> sorted(values("1. It sold for $5,200,000 in Mission Bay, 3 times."))
     ['5200000', 'mission bay']
@@ -151,12 +151,12 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
 
 
 def output(text: str) -> str:
-    """Return a result without its exit status."""
+    """Return a tool's result without the line with its exit status."""
     return _EXIT_STATUS.sub("", text).strip()
 
 
 def error_line(failure: str) -> str:
-    """Return the line that describes a failure: the end of its last traceback, or an error line."""
+    """Return the line that names a failure: the last line of a traceback, or an error line."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()]
     if trace:
@@ -165,11 +165,11 @@ def error_line(failure: str) -> str:
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
-    """Map each call to its result, both by position.
+    """Map the position of each call to the position of its result.
 
-    Without a shared id, an answer belongs to the oldest open call, of the same tool if the answer
-    names one; only calls with nothing else between them can be open together. An error is the
-    result until there is a response.
+    A result belongs to the call with the same id. Without an id, it belongs to the oldest open call
+    of its tool, or of any tool if it names none. Only calls in a row, without other events between
+    them, are open together. An error is the result only until a response follows.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
@@ -197,7 +197,7 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedStep:
-    """One step that was made several times in a row; `str()` describes it.
+    """A step that was made several times in a row; `str()` describes it.
 
     `calls` and `results` are positions among the events, from 0.
     """
@@ -208,7 +208,7 @@ class RepeatedStep:
 
     @property
     def times(self) -> int:
-        """How often the step was made."""
+        """The number of times that the step was made."""
         return len(self.calls)
 
     def __str__(self) -> str:
@@ -252,7 +252,7 @@ def repeated_step(
 
 
 def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
-    """Return a key that equal steps share, or () if the result is unknown."""
+    """Return a key for comparing steps, equal for equal steps; () if the result is unknown."""
     if result is None:
         return ()
     event, got = events[call], events[result]
@@ -265,7 +265,7 @@ def canonical_arguments(call: Event) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the same JSON for equal data, in any order of keys; 1.0 is 1."""
+    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
 
     def number(digits: str) -> float | int:
         return int(float(digits)) if float(digits).is_integer() else float(digits)
@@ -280,11 +280,11 @@ def canonical_json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One sign of a mistake in an episode; `str()` describes it.
+    """A sign of a mistake in an episode; `str()` describes it.
 
-    `at` is the position of the decisive event, from 0, `id` its id or "". `evidence` holds the
-    positions of the events that prove the sign, at most 20, and `evidence_ids` their ids.
-    `strength` is 0..1: how sure the sign is, not how bad the mistake was.
+    `at` is the position of the decisive event, from 0, and `id` the id of this event or "".
+    `evidence` holds the positions of the events that prove the sign, at most 20, and `evidence_ids`
+    their ids. `strength` is 0..1: how reliable the sign is, not how bad the mistake was.
     """
 
     kind: Kind
@@ -302,7 +302,7 @@ class Signal:
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
-    Takes time linear in the number of events; 8,000 characters of each event are used.
+    Takes linear time. Of each event 8,000 characters are used.
 
     >>> calls = Event("tool_call", tool="read"), Event("tool_response", "Error: no such file")
     >>> [str(signal) for signal in signals(Episode(calls))]
@@ -312,7 +312,7 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
-    """Return the signals of an episode that `course` has read."""
+    """Return the signals of an episode from its `course`."""
     found = []
     for kind, rule in RULES.items():
         for at, evidence, strength, words in rule(run):
@@ -323,12 +323,12 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
 
 
 def quote(text: str) -> str:
-    """Return a text as signals show it: short, on one line, without control characters."""
+    """Return a text on one line, cut to 120 characters, without control characters."""
     return clean(text, 120)
 
 
 def _causes(run: Course) -> Found:
-    """Group failures that share a signature or an entity; yield the first failure of each group."""
+    """Group failures by signature, quoted name or path; yield the first failure of each group."""
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}
     for at, text in enumerate(run.failure):
@@ -350,7 +350,7 @@ def _causes(run: Course) -> Found:
 
 
 def _timeouts(run: Course) -> Found:
-    """Yield failures whose error code or exception name is that of a time-out."""
+    """Yield failures with the error code or exception name of a time-out."""
     for at, text in enumerate(run.failure):
         line = error_line(text) if text else ""
         name = line.partition(":")[0]
@@ -359,7 +359,7 @@ def _timeouts(run: Course) -> Found:
 
 
 def _not_offered(run: Course) -> Found:
-    """Yield the first call of each tool that the agent was not offered."""
+    """Yield the first call of each tool that was not offered to the agent."""
     known = {*run.episode.tools}
     for at, event in enumerate(run.events if known else ()):
         if event.type == "tool_call" and event.tool and event.tool not in known:
@@ -369,7 +369,7 @@ def _not_offered(run: Course) -> Found:
 
 
 def _retries(run: Course) -> Found:
-    """Yield calls that failed and worked when repeated, with what changed in between."""
+    """Yield calls that worked after the same tool had failed, with what changed in between."""
     failed_calls: dict[tuple[str, str], int] = {}
     for at, role in enumerate(run.roles):
         if role != "act" or run.result[at] is None:
@@ -395,7 +395,7 @@ def _retries(run: Course) -> Found:
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Describe how the second try of a call differs from the first; "" if it is another call."""
+    """Describe how the second call differs from the first; "" if the calls are too different."""
     old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
     first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
     if not _alike(first, second):
@@ -415,7 +415,7 @@ def _change(run: Course, before: int, at: int) -> str:
 
 
 def object_arguments(call: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call if they are a JSON object, else the ends of their text."""
+    """Return the arguments of a call if they are a JSON object, else their text, shortened."""
     value = call_arguments(call)
     if isinstance(value, Mapping):
         return value
@@ -423,7 +423,7 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share a quarter of their words, or short ones most letters."""
+    """Return True if two texts share a quarter of their words, or short texts most letters."""
     words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
     if words == others or len(words & others) >= len(words | others) / 4:
         return True
@@ -438,7 +438,7 @@ def _repeated(run: Course) -> Found:
 
 
 def _answer(run: Course) -> Found:
-    """Yield where the values of the answer first appeared, in a failed or partial run.
+    """Yield the steps where values of the answer first appeared, in a failed or partial run.
 
     A run that ended in an error or a time-out gave no answer.
     """

@@ -1,7 +1,7 @@
-"""Turn the spans of traces, which come in any order, into one episode for each trace. Pure.
+"""Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure.
 
-Services send spans in pieces. A `Piece` is one span without secrets, as it waits in a store. When
-its trace has ended, `episodes` turns the pieces into an episode, as `SpanReader` does for a file.
+A service sends the spans of a trace one after another. A `Piece` is a span, without secrets, that
+is stored until its trace has ended. Then `episodes` turns the pieces of the trace into an episode.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ Steps = Mapping[str, Step]
 
 
 class SpanReader(EpisodeReader):
-    """Reads OTLP spans in any order, shortens them on arrival, and sorts them at the end.
+    """Reads OTLP spans in any order. Texts are cut on arrival, and events sorted at the end.
 
-    Each trace is one episode. Events are in the order of time: a span's input at its start, its
-    output at its end, parents before children. Spans without times keep the order of the file. Each
-    call of a model repeats the chat so far; repeated messages appear once. A call that a model asks
-    for, the span of its tool and the result in the next prompt become one tool_call and one
-    tool_response.
+    Each trace is one episode. Events are sorted by time: a span's input at its start, its output at
+    its end, parents before children. Spans without times keep the order of the file. Each call of a
+    model repeats the chat so far; repeated messages appear once. A tool call appears once, too,
+    even though the model's answer, the tool's span and the next prompt all contain it.
     """
 
     source = "otlp"
@@ -47,7 +46,7 @@ class SpanReader(EpisodeReader):
         return self.add_spans(read(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
-        """Add spans; a trace may continue until the file ends. Raises InvalidInput."""
+        """Add spans. A trace may continue until the end of the file. Raises InvalidInput."""
         most = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})
@@ -67,7 +66,7 @@ class SpanReader(EpisodeReader):
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
-        """Return the episodes of traces with a step of a model, tool or agent, in file order."""
+        """Return an episode for each trace that contains a model, a tool or an agent."""
         return [
             _episode(id, steps, self._limits)
             for id, steps in self._traces.items()
@@ -82,8 +81,8 @@ _Moment = tuple[int, int, Step, bool]
 def _moments(steps: Steps) -> list[_Moment]:
     """Return the starts and ends of all spans in order; no child starts before its parent.
 
-    A child without an agent gets the agent of its parent. If a model's span contains another
-    model's span, it only passes on the answer, so its kind becomes "around".
+    A child without an agent gets the agent of its parent. A model span that contains another model
+    span only passes on the answer, so its kind becomes "around".
     """
     roots: list[Step] = []
     children: dict[str, list[Step]] = {}
@@ -118,7 +117,7 @@ def _moments(steps: Steps) -> list[_Moment]:
 
 
 class _EventLog:
-    """The events of one trace, each recorded once, even if many spans repeat it."""
+    """The events of one trace; an event that several spans contain is recorded once."""
 
     def __init__(self, limits: Limits) -> None:
         self.gathering = episode.Gathering(limits, SpanReader.source)
@@ -171,7 +170,7 @@ class _EventLog:
         return event.call != "" and (event.type, event.call) in self._calls
 
     def _record_new(self, step: Step, events: Iterable[Event], agent: str, at: int) -> None:
-        """Record the events of a chat that were not recorded before."""
+        """Record the events of a chat that are not recorded yet."""
         here: Counter[Hashable] = Counter()
         for event in events:
             key = _content_key(event)
@@ -197,7 +196,7 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return the same key for events that differ only in their ids."""
+    """Return type, content, error, tool and arguments of an event, for comparison."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
@@ -236,10 +235,10 @@ _TRACE, _SPAN = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A span that waits in a store, with the ids of its trace, of itself and of its parent or "".
+    """A stored span of a trace that has not ended: the ids of trace, span and parent ("" if none).
 
-    `root` is True if the trace ends with this span, as far as this process knows. `record` holds
-    the rest of the span as JSON, at most `LONGEST` bytes.
+    `root` is True if the trace seems to end with this span: it has no parent in this process.
+    `record` is the rest of the span as JSON, at most `LONGEST` bytes.
     """
 
     trace: str
@@ -250,7 +249,7 @@ class Piece:
 
 
 def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
-    """Return spans as pieces, and count the refused spans by reason. Raises what `spans` raises."""
+    """Turn spans into pieces. Return also the number of refused spans for each reason."""
     found: list[Piece] = []
     refused: Counter[str] = Counter()
     for span in spans:
@@ -268,7 +267,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _record(span: Span) -> str:
-    """Return a span as JSON: name, times, status, and attributes of models, tools and errors."""
+    """Return as JSON a span's name, times, status, events, and attributes that episodes use."""
     about = otlp.kind_of(span.attributes) != ""
     events = [
         (name, _without_secrets(held))
@@ -286,7 +285,7 @@ def _record(span: Span) -> str:
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
-    """Redact attributes; those that hold JSON remain valid JSON."""
+    """Redact attributes; an attribute that holds JSON stays valid JSON."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
         data = episode.json_data(value) if str(value)[:1] in ("{", "[") else value
@@ -298,7 +297,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
 
 
 def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
-    """Return an episode for each trace with a step of a model, a tool or an agent."""
+    """Return an episode for each trace that contains a model, a tool or an agent."""
     reader = SpanReader(limits)
     for piece in pieces:
         name, start, end, status, message, attributes, events = json.loads(piece.record)
