@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The end of a loop; `candidate` is the best one, or None if no attempt was evaluated."""
+    """The result of a loop; `candidate` is the best candidate, None if none was evaluated."""
 
     id: str
     candidate: C | None
@@ -52,11 +52,11 @@ class Result(Generic[C]):
 
     @property
     def usage(self) -> record.Usage:
-        """The usage of all attempts together, with the cost of failed calls."""
+        """The usage of all attempts together, including failed attempts."""
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Explain why the loop went on, why it ended, and what would have changed that."""
+        """Explain why the loop continued, why it ended, and what would have changed that."""
         return explain(self.loop, self.policy)
 
 
@@ -68,7 +68,7 @@ def validate_arguments(
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> None:
-    """Check the arguments of a loop. Raises InvalidInput with the name of a wrong argument."""
+    """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
     if not isinstance(policy, decide.Policy):
         raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
@@ -103,11 +103,12 @@ class _State:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
-    """One loop that makes one attempt at a time; with a store it can be resumed by its `id`.
+    """A loop that a program can run step by step; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`. The first step reads the state from the journal. A pipeline sets
-    `stage` before the first step. The loop of a stage keeps in `stored` what the journal holds: no
-    secrets, and the time of each decision. Its `values` and `journal` are those of the first step.
+    Takes the arguments of `run`. The first step reads the state of the loop from the journal. Only
+    a pipeline sets `stage`, before the first step; after this step `stored` is the loop as the
+    journal holds it: without secrets, with the time of each decision. The fields `values` and
+    `journal` of `stored` are not updated after the first step.
     """
 
     task: Any = field(kw_only=False)
@@ -159,7 +160,7 @@ class Run(Generic[C]):
 
     @property
     def loop(self) -> record.Loop:
-        """The loop so far; before the first step it has no attempt."""
+        """The loop so far; it has no attempts before the first step."""
         return self._state.loop if self._state else record.Loop(self.id, self._goals)
 
     async def step(self) -> decide.Verdict:
@@ -194,7 +195,7 @@ class Run(Generic[C]):
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """Cancel the loop for `by`, and return its verdict; an ended loop does not change."""
+        """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
 
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
@@ -208,11 +209,11 @@ class Run(Generic[C]):
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
     ) -> decide.Verdict:
-        """Let the loop go on past `rule` for a number of `decisions`; a stopped loop opens again.
+        """Let the loop continue past `rule` for some `decisions`; reopen a loop that it stopped.
 
         The override expires at `until`, in seconds since 1970. Raises OverrideRefused if the loop
-        passed, if the override has expired or has no actor (`by`), or if the policy does not have
-        the rule or does not allow an override of it.
+        passed, if the override has expired or has no actor (`by`), or if the rule is not in the
+        policy or cannot be overridden.
         """
 
         async def lift(state: _State) -> _State:
@@ -230,7 +231,7 @@ class Run(Generic[C]):
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Hold the loop while `work` computes its next state, and keep that state."""
+        """Lock the loop, compute its next state with `work`, and keep this state."""
         async with self._lock, self._journal.at_work():
             self._state, state = self._state or await self._open(), None
             try:
@@ -266,7 +267,7 @@ class Run(Generic[C]):
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
-        """Make, judge, decide and write the next attempt; an ended loop keeps its state."""
+        """Generate, evaluate, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
         if any(rule(state.loop) for rule in self._budgets):
@@ -303,7 +304,7 @@ class Run(Generic[C]):
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
-        """Write `entry` to the journal, and add it to `stored`."""
+        """Write `entry` to the journal, and update `stored` with it."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
             self.stored = journal.after_commit(self.stored, entry, committed)
@@ -311,7 +312,7 @@ class Run(Generic[C]):
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict, with feedback from the user's `feedback` function if there is one."""
+        """Return the verdict, with feedback by the user's `feedback` function if there is one."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
@@ -388,7 +389,7 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
-        """Add the cost of a failed attempt to the loop, and write down its answer, if any."""
+        """Add the cost of a failed attempt to the loop; write its answer to the journal, if any."""
         state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
@@ -422,18 +423,18 @@ async def run(
     feedback: Feedback | None = None,
     examples: bool = True,
 ) -> Result[Any]:
-    """Drive one task until it passes or a rule stops it, and return the result.
+    """Drive one task until a candidate passes or a rule stops the loop, and return the result.
 
     `generate(task, hint)` returns a candidate, or a list whose best candidate becomes the attempt;
     a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
     and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
-    candidate from the last one. An `initial` candidate is attempt 1. `memory` recalls accepted
-    answers and learns new ones. `examples=False` keeps outputs out of memory and prompts: only
-    errors and their fixes remain. `store` makes the loop durable; None stores nothing. A stored
-    loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`. Each
-    attempt is stored with the `labels`, such as who took part. `timeout` limits one attempt, in
-    seconds. A sampling generator begins with `temperature` and `seed`. `feedback(evaluation,
-    goals)` writes the hint for the next attempt.
+    candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
+    earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
+    shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
+    A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
+    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. A generator
+    that samples begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint
+    for the next attempt.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -33,8 +33,9 @@ class Writer:
     """A model that writes candidates.
 
     `system` is the system message. `schema` is the JSON Schema of the answer. `max_tokens` limits
-    the answer. Each retry is a fresh prompt of bounded size: recalled examples as chat turns, the
-    last candidate if it is longer than `SHORT` characters, the feedback, and the task.
+    the length of the answer. Each retry is a new prompt with bounded size: recalled examples as
+    chat turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the
+    task.
     """
 
     model: Model
@@ -57,7 +58,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate`, as a Writer if it is a Model, and whether it blocks the event loop.
+    """Return `generate`, made a Writer if it is a Model, and True if a call blocks the event loop.
 
     Raises InvalidInput.
     """
@@ -83,12 +84,12 @@ class Produced:
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """Read the JSON data that `plain` returned."""
+        """Return the candidates that `plain` turned into JSON data."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Call the generator for one attempt, in a thread if `thread` is true.
+    """Generate the candidates of one attempt; `thread` calls the function in a thread.
 
     Raises GenerateFailed or ModelError.
     """
@@ -110,7 +111,7 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
-    """Call `revise` with the last candidate and its findings. Raises GenerateFailed."""
+    """Return what `revise` makes of the last candidate and `findings`. Raises GenerateFailed."""
     return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
 
 
@@ -133,11 +134,11 @@ async def _produced(
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
-    """Return a reviser that rewrites only the spans of text that findings point at.
+    """Return a reviser that rewrites only the parts of a text that findings point to.
 
-    `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings, and
-    returns the new text or an Answer. Overlapping spans are joined. If no finding has a span,
-    `rewrite` gets the whole candidate. The candidate must be text.
+    `rewrite(task, text, findings)` gets each part that findings mark with their `span`, and returns
+    the new text or an Answer. Overlapping parts are joined. If no finding has a span, `rewrite`
+    gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:

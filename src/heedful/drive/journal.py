@@ -1,8 +1,8 @@
-"""The journal of a loop, in memory or in a store.
+"""The journal of a loop: everything that a store holds about the loop.
 
-An attempt takes at most two transactions: its answer, then its evaluation with the verdict, lessons
-and exposures. A process that drives a loop holds it by a lease. A report from outside is written
-only if the loop has not changed since it was read.
+An attempt takes at most two transactions: one for its answer, one for its evaluation, verdict,
+lessons and exposures. A process that drives a loop holds it by a lease. A report from outside is
+written only if the loop has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return `value` if JSON carries it exactly. Raises NotJournalable."""
+    """Return `value` if JSON can represent it exactly. Raises NotJournalable."""
     if isinstance(value, str):
         return value
     try:
@@ -50,7 +50,7 @@ def journalable(value: Any) -> Any:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; `now` decides which overrides have expired."""
+    """Return the loop with one more attempt; overrides that end before `now` have expired."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -58,14 +58,14 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
 def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
-    """Return the journal entry for a verdict and its attempt; the journal sets the epoch."""
+    """Return the journal entry for a verdict and its attempt, if there is one."""
     worn = standing_of(loop, policy)
     decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
     return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
-    """Return `stored` with the attempt and the decision that `entry` wrote."""
+    """Return `stored` with the attempt and the decision that were written with `entry`."""
     loop, decisions = stored.loop, stored.decisions
     if entry.attempt is not None:
         written = committed.attempt
@@ -81,7 +81,7 @@ def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) 
 def cancel_loop(
     loop: Loop, policy: Policy, by: str, now: float
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """Return the cancelled loop, its verdict, and the journal entry for both."""
+    """Return the cancelled loop, its verdict, and the journal entry that records both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
     entry = decision_entry(loop, policy, verdict)
@@ -89,15 +89,16 @@ def cancel_loop(
 
 
 def text_of(task: Any) -> str:
-    """Return the text of a task, for the search in memory."""
+    """Return a task as text, by which memory can search for it."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 class Journal:
-    """The journal of one loop. While an attempt runs, it renews the lease on the loop.
+    """The journal of one loop; it renews the lease on the loop while an attempt runs.
 
-    A loop is `known` if the caller named it. It may exist already, so it is claimed before the
-    first attempt. Any other loop is created by its first entry. Without a store nothing is kept.
+    A loop is `known` if its id came from the caller. It may already exist, so it is claimed before
+    the first attempt. Any other loop is created by its first entry. Without a store nothing is
+    kept.
     """
 
     def __init__(
@@ -116,9 +117,9 @@ class Journal:
         self._epoch = 1
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that holds the loop during an attempt.
+        """Return an async context in which this process holds the loop.
 
-        Stops the attempt and raises LeaseLost if another process took over the loop.
+        If another process takes over the loop, cancels the work and raises LeaseLost.
         """
         return nullcontext() if self.store is None else self._hold(self.store)
 
@@ -141,7 +142,7 @@ class Journal:
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Return the stored loop, claimed for this process; return None for a new loop.
+        """Claim the loop and return it as the store holds it; return None for a new loop.
 
         Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
@@ -165,7 +166,7 @@ class Journal:
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Count, for each finding key, the attempts with it in the newest other loops."""
+        """Count, for each finding key, the attempts of other recent loops that have it."""
         if self.store is None:
             return {}
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
@@ -202,14 +203,15 @@ class Journal:
 
 @dataclass(eq=False, repr=False)
 class LoopRecorder:
-    """Writes a loop: exposures with its first entry, lessons and outcome with its last.
+    """Writes a loop to its journal, and what the loop teaches to its memory.
 
-    If journal and memory share a store and scope (`together`), each entry is one transaction.
-    Otherwise exposures are written before the entry, because the prompt may have led to it. Lessons
-    are written after it, because only the holder of the lease may teach. When a loop is opened
-    again, the recorder writes what a crash prevented. Without evaluations (`judged` is False) a
-    loop teaches nothing. Lessons of evaluations that are not `measured` stay unverified. Pass
-    `shown`, with `exposed` True, for a loop whose exposures are stored already.
+    Exposures are written with the first entry, lessons and outcome with the last. If journal and
+    memory share a store and scope (`together`), this is one transaction. If not, exposures are
+    written before the entry, because the prompt may have led to it. Lessons are written after it,
+    because only the holder of the lease may teach. When a loop is opened again, the recorder writes
+    what a crash prevented. Loops without evaluations (`judged` is False) teach nothing. Lessons of
+    evaluations that are not `measured` stay unverified. `exposed` is True if the exposures of
+    `shown` are already stored.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -223,10 +225,10 @@ class LoopRecorder:
     exposed: bool = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Brief an open loop from memory; for an ended loop, write what a crash prevented.
+        """Recall lessons for an open loop; for an ended loop, write what a crash prevented.
 
-        `answered` is True if the journal holds the answer of an unfinished attempt. Raises
-        StoreError.
+        `answered` is True if the journal holds the answer of an attempt that has no verdict yet.
+        Raises StoreError.
         """
         memory, ended = self.memory, isinstance(verdict, Done)
         if memory is None or (ended and self.together):
@@ -237,13 +239,13 @@ class LoopRecorder:
             await self._teach(memory, loop, *self._ending(memory, loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Recall examples and lessons for a loop; a resumed loop gets the same ones again."""
+        """Recall lessons for a loop. A loop that does not begin gets its first lessons again."""
         if self.memory is not None:
             self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
-        """Write `entry`, and its part for memory; `loop` includes the entry. Raises StoreError."""
+        """Write `entry`, exposures and lessons; `loop` includes the entry. Raises StoreError."""
         memory = self.memory
         if memory is None:
             return await self.write(entry)
@@ -262,7 +264,7 @@ class LoopRecorder:
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons and the outcome of an ended loop; a cancelled loop has no outcome."""
+        """Return the lessons and the outcome of an ended loop; no outcome if it was cancelled."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -273,7 +275,7 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store, then review its lessons; log a failed review."""
+        """Write to a memory in another store, then review its lessons; log a review that failed."""
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
@@ -293,7 +295,7 @@ PAUSE = 0.02  # seconds, at most
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read. One entry may be written to it if the loop has not changed since."""
+    """A loop as it was read; one entry can be written if the loop has not changed since."""
 
     store: Store
     scope: Scope
@@ -301,7 +303,7 @@ class Snapshot:
 
     @property
     def stored(self) -> StoredLoop:
-        """The loop as it is stored."""
+        """The stored loop."""
         return self.state.stored
 
     async def commit(self, entry: JournalEntry) -> Committed:
@@ -328,9 +330,9 @@ class _ChangedError(Exception):
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Read the loop, call `work`, and repeat both while another process writes first.
+    """Read the loop and call `work` with it; repeat both if another process wrote at the same time.
 
-    Returns what `work` returns. Raises NotFound, and LeaseLost after 100 conflicts.
+    Returns the result of `work`. Raises NotFound, and LeaseLost after 100 conflicts.
     """
     for _ in range(ROUNDS):
         state = await store.read(scope, loops.state, id, ECHO_WINDOW)

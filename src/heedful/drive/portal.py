@@ -93,13 +93,12 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 def self_correcting(
     *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
 ) -> Callable[[Callable[P, T]], Callable[..., T]]:
-    """Decorate `generate(task, hint, …)`: a call repeats it until a candidate passes.
+    """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
 
-    Takes the options of `run`. The decorated function is async if the original is. Callers pass the
-    task and any arguments after the hint, and get the accepted candidate. If no candidate passes,
-    it raises NotPassed with the result. With `on_exhausted="best"` it returns the best candidate;
-    if no attempt was evaluated, it still raises NotPassed. Methods (first parameter `self` or
-    `cls`) work too.
+    Takes the options of `run`. The decorated function is async if the original function is. Callers
+    pass the task and any arguments after the hint. If no candidate passes, raises NotPassed with
+    the result, or with `on_exhausted="best"` returns the best candidate. If no candidate was
+    evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`) work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")

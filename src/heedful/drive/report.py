@@ -1,4 +1,4 @@
-"""Decide attempts that an outside orchestrator makes and reports."""
+"""Decide on attempts that an outside orchestrator makes and reports."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REPORT = "report"  # the name of a report's own evaluation among the judges of a
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    `checks` also judge the output here. `request` is JSON data, such as the arguments of the
-    checks; reports with different requests are different reports. An evaluation that is not
-    `vouched` for counts as the word of a model, so the lessons of the loop stay unverified.
+    heedful also runs `checks` on the output. `request` is further JSON data of the report, such as
+    the arguments of the checks; it is part of the `name`. If an evaluation is not `vouched` for,
+    the lessons of the loop stay unverified, as if a model had judged.
     """
 
     output: Any = None
@@ -46,7 +46,7 @@ class AttemptReport:
 
     @property
     def name(self) -> str:
-        """The identity of the report: 32 hex digits of SHA-256 over its canonical JSON."""
+        """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
         evaluation = self.evaluation and codec.to_document(self.evaluation)
         made = self.output, self.digest, evaluation, codec.to_document(self.usage)
         parts = (*made, dict(self.labels), self.request, self.reported_as)
@@ -55,7 +55,7 @@ class AttemptReport:
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt; without output or digest it never counts as a repeat."""
+        """Return the attempt; without output and digest it never counts as a repeat."""
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
@@ -78,7 +78,7 @@ class AttemptReport:
 class ReportResult:
     """The loop up to the reported attempt, and the verdict on the attempt.
 
-    `new` is False if the same report came before; then `verdict` is that of the first report.
+    `new` is False if the same report arrived before; then `verdict` is the verdict of that report.
     """
 
     loop: record.Loop
@@ -96,7 +96,7 @@ async def open_loop(
     policy: decide.Policy = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
-    """Return the loop with this `id`, and True if this call created it.
+    """Return the loop with this `id`, created if it is missing, and True if it was created.
 
     Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
     with another task, context, goals or policy.
@@ -121,12 +121,12 @@ async def report(
     attempt_report: AttemptReport,
     memory: Memory | None = None,
 ) -> ReportResult:
-    """Decide on an attempt and store it; a repeated report returns the verdict of the first one.
+    """Decide on an attempt and store it; if the same report came before, return its verdict again.
 
-    With a `memory` of the same store and scope, a loop that ends teaches its lessons. Raises
+    With a `memory` of the same store and scope, a loop that ends adds lessons to the memory. Raises
     NotFound; AttemptTaken if the attempt was reported with other content; OutOfOrder if an earlier
     attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
-    contains the user's own code; CheckFailed, ModelError, NotJournalable.
+    contains user code; CheckFailed, ModelError, NotJournalable.
     """
     journal.journalable(attempt_report.output)
     judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
@@ -158,7 +158,7 @@ async def report(
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
 ) -> decide.Verdict:
-    """Cancel a loop that no process drives, and return its verdict; an ended loop does not change.
+    """Cancel a loop for the actor `by`; return the verdict. An ended loop does not change.
 
     Raises NotFound, and LeaseLost if a process drives the loop.
     """
@@ -188,11 +188,11 @@ async def override(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> decide.Verdict:
-    """Let a stored loop continue past `rule`; a stopped loop opens again and can be resumed.
+    """Let a stored loop continue past `rule`; a loop that the rule stopped is open again.
 
-    The override counts for a number of `decisions`, or until it expires (`until`, in seconds since
-    1970). Raises OverrideRefused like `Run.override`, and if the user's own code stopped the loop.
-    Raises NotFound, and LeaseLost if a process drives the loop.
+    The override counts for a number of `decisions`, but not after `until`, in seconds since 1970.
+    Raises OverrideRefused like `Run.override`, and if user code stopped the loop. Raises NotFound,
+    and LeaseLost if a process drives the loop.
     """
     new = record.Override(rule, by, why, decisions, until=until)
 
@@ -214,13 +214,13 @@ async def override(
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the loop with what `policy` needs to decide it."""
+    """Return the stored loop, completed with what `policy` needs for a decision."""
     loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if the user's own code stopped the loop."""
+    """Raise OverrideRefused if user code stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
@@ -234,7 +234,7 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement:
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy of the loop, if attempt `number` is the next one."""
+    """Return the policy that decides attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
     stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
@@ -252,7 +252,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
 async def _evaluation(
     report: AttemptReport, stored: StoredLoop, number: int
 ) -> record.Evaluation | None:
-    """Return the evaluation of the report, together with the findings of its checks."""
+    """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
     last = decide.latest_verdict(stored.decisions)
@@ -271,7 +271,7 @@ async def _evaluation(
 async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
-    """Write `entry`, with its lessons and its outcome if `memory` is not None."""
+    """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     shown = tuple(id for exposure in exposures for id in exposure.examples)
     briefing = Briefing(shown=shown, exposures=exposures)

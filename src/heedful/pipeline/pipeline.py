@@ -1,4 +1,4 @@
-"""A pipeline runs its stages in order, and runs a stage again with feedback if its output fails.
+"""A pipeline runs its stages in order, and repeats a stage with feedback if its output fails.
 
 `PipelineRun` is one run over a state. `StageRunner` drives one stage of the run as a loop.
 """
@@ -53,8 +53,8 @@ COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
     """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of` describes.
 
-    For each field, the name with the prefix comes first, then the name without it, then the name in
-    `older`.
+    The name of a field with the prefix `HEEDFUL_` comes first, then the name without the prefix,
+    then the name in `older`. Raises InvalidInput.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
     values: dict[str, Any] = {}
@@ -97,10 +97,10 @@ class Guardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
-        """Read settings from a mapping such as `os.environ`; unknown names are ignored.
+        """Read settings from a mapping such as `os.environ`; ignore unknown names.
 
         Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. These older
-        names are read if the new name is absent: max_guardrail_attempts (max_check_attempts),
+        names are read if the new name is absent: max_guardrail_attempts (for max_check_attempts),
         PREDICTION_DEVIATION_THRESHOLD, VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX and
         CONSTANT_PREDICTION_THRESHOLD. Raises InvalidInput with the name of the wrong setting.
         """
@@ -108,7 +108,7 @@ class Guardrails:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The thresholds, as keyword arguments of `heedful.checks.numbers.predictions`."""
+        """The thresholds as keyword arguments of `heedful.checks.numbers.predictions`."""
         return {name: value for name, value in asdict(self).items() if name not in COUNTS}
 
 
@@ -132,12 +132,12 @@ class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
     `on_exhausted` says how a run continues after a stage that never passed: "continue" with the
-    last attempt, "best" with the best attempt, or "halt". `on_unvalidated` says the same for a
+    last attempt, "best" with the best attempt, or "halt". `on_unvalidated` does the same for a
     stage that could not be judged because a check raised: "continue" or "halt". With `memory`, the
     first attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None
-    stores nothing. `reports` is a folder for a report of each attempt and each run. `progress`
-    shows progress on standard error; None shows it only on a terminal. `settings` limit the
-    attempts. Raises InvalidInput.
+    stores nothing. `reports` is a folder for a report of each attempt and each run. `progress=True`
+    prints progress on standard error, False does not, and None prints it on a terminal. `settings`
+    limit the attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -172,17 +172,16 @@ class Pipeline:
         self, function: None = None, /, **options: Unpack[StageOptions]
     ) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
-        """Add a stage, a plain or async function of the state. Stages run in the order added.
+        """Add a stage: a plain or async function of the state. Stages run in this order.
 
-        The returned value is the output of the stage. Later stages find it in the state under the
+        The return value is the output of the stage. Later stages find it in the state under the
         name of the stage. A function that returns None changes the state itself. A parameter
-        `feedback` gets what was wrong with the attempt before, or None. Checks judge the output, or
-        the state if there is no output; `context.data` is the state. With a `model` the function
-        returns a prompt, and the answer of the model is the output. `retries` counts attempts after
-        the first. A `policy` replaces `retries` and decides when the stage ends. `timeout` limits
-        one attempt, in seconds. A durable run stores outputs as JSON; an output that is not JSON is
-        an error unless `rerun` is true. With `rerun` the stage runs again when a run is resumed.
-        Raises InvalidInput.
+        `feedback` gets the feedback on the attempt before, or None. Checks judge the output, or the
+        state if there is no output; `context.data` is the state. With a `model` the function
+        returns a prompt, and the model's answer is the output. `retries` counts attempts after the
+        first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
+        stores outputs as JSON, and refuses other outputs unless `rerun` is true. Then the stage
+        runs again when the run is resumed. Raises InvalidInput.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
@@ -209,7 +208,7 @@ class Pipeline:
         return add if function is None else add(function)
 
     def _free(self, name: str) -> str:
-        """Return `name`. Raises InvalidInput if the state or the reports already use it."""
+        """Return `name`. Raises InvalidInput if the state or a report already uses this name."""
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
@@ -221,9 +220,10 @@ class Pipeline:
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
         """Run all stages over a state: a mutable mapping, or an object with settable attributes.
 
-        The `id` of an interrupted run continues that run at the first stage that has not ended;
-        pass the same initial state. Stages that ended are restored and do not run again. Raises
-        StageFailed, NotJournalable, ModelError, StoreError or LeaseLost; the run can be resumed.
+        With the `id` of an interrupted run, the run continues at the first stage that has not
+        ended; pass the same initial state. The output of an ended stage is restored from the store.
+        Raises StageFailed, NotJournalable, ModelError, StoreError or LeaseLost; the run can be
+        resumed.
         """
         if id:
             _check_name("id of a run", id)
@@ -260,7 +260,7 @@ OUTDATED = (
 
 
 class PipelineRun:
-    """One run of a pipeline over a state; the `id` of an interrupted run continues that run."""
+    """One run of a pipeline over a state; the `id` of an interrupted run continues it."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -299,7 +299,7 @@ class PipelineRun:
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None, ended: float
     ) -> runs.StageReport:
-        """Run a stage to its end, or restore it; `ended` is when the whole run ended last time."""
+        """Run a stage, or restore it if it ended; `ended` is the time when the run ended before."""
         report, unjudged = None, False
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
@@ -338,7 +338,7 @@ class PipelineRun:
         return report
 
     async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the ended run, and write its end to the journal once."""
+        """Return the report of the run, and write the end of the run to the journal once."""
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
         every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
@@ -359,7 +359,7 @@ class PipelineRun:
         return report
 
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Log a line of progress; print it on standard error if the pipeline shows progress."""
+        """Log a line of progress, and print it on standard error if progress is shown."""
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{record.clean(line, WIDEST)}"
         progress, stream = self.pipeline.progress, sys.stderr  # None in a program without a console
@@ -371,12 +371,12 @@ class PipelineRun:
             print(line, file=stream, flush=True)
 
     def warn(self, line: str) -> None:
-        """Log a warning, indented below the line of its stage."""
+        """Log a warning, and print it below the line of its stage."""
         self.say(f"      {line}", logging.WARNING)
 
 
 def _end(report: runs.Report, number: int) -> JournalEntry:
-    """Return the journal entry for the end of a run: a finding for each stage that did not pass."""
+    """Return the journal entry for the end of a run, with a finding for each failed stage."""
     actions = {stage.name: stage.action for stage in report.stages}
     findings = tuple(
         record.Finding(
@@ -459,7 +459,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the task of the loop; for a stage with a model, the prompt. Raises StageFailed."""
+        """Return the task of the loop: for a stage with a model, the prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
@@ -483,10 +483,10 @@ class StageRunner:
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        """Return the feedback, with lessons about the worst errors but without withheld lessons.
+        """Return the feedback on an attempt, with lessons about its worst errors, if not withheld.
 
-        The lessons recalled for the first attempt are repeated. A stage keeps no state between
-        attempts, so a retry without them could break what the first attempt got right.
+        Lessons for the first attempt are repeated: a stage keeps nothing between attempts, so a
+        retry without them could make mistakes that the first attempt avoided.
         """
         memory, stage = self._pipeline.memory, self._stage
         if memory is None:
@@ -507,7 +507,7 @@ class StageRunner:
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
     def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; show the last attempt, and put it into state and files."""
+        """Return the report so far; print the last attempt, and add it to state and files."""
         assert run.stored is not None  # since the first step
         report = runs.stage_report(run.stored, self._run.id)
         if not report.attempts:  # stopped before the first one
@@ -528,7 +528,7 @@ class StageRunner:
 
 
 def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
-    """Return the finding for a check that raised. It does not count against the output."""
+    """Return the finding for a check that raised; the finding is a warning, not an error."""
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))

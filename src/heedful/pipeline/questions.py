@@ -1,6 +1,6 @@
-"""Answer from the reports of a run which stages were retried and why, and count over many runs.
+"""Answer from reports which stages of a run were retried and why, and count over many runs.
 
-No model is called. Only the names and numbers of stages in the question are used.
+No model is called. Of a question, only the names and numbers of stages are used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement from a report; messages are quoted word for word.
+    """A statement from a report, with check messages word for word.
 
     A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, no
-    `check` and no `file`, which is the name of the attempt's report. `quote` holds more lines.
+    `check` and no `file`. `file` is the name of the attempt's report. `quote` holds lines below the
+    `text`.
     """
 
     text: str
@@ -54,10 +55,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """The facts that answer a question; `understood` is the question as heedful understood it.
+    """The facts that answer a question; `understood` is the question in heedful's words.
 
-    `missing` says what the question names and the report does not have. Then the facts are about
-    the whole run.
+    `missing` is a stage in the question that the report does not have. Then the facts are about all
+    stages of the run.
     """
 
     question: str
@@ -82,7 +83,7 @@ class RunAnswer:
 
 
 def answer(report: Report, question: str = "") -> RunAnswer:
-    """Return facts on why the stages that `question` names were retried; without a name, all."""
+    """Return why the stages in `question` were retried; if it names no stage, return all stages."""
     named, missing = _find_stages(report, question[:LONGEST])
     if missing or not named:
         understood = f"which stages of run {clean(report.run, SHORT)} were retried, and why"
@@ -98,14 +99,14 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 
 def find_stage(report: Report, stage: str) -> StageReport:
-    """Return the stage with this name, or else with this number, from 1. Raises UnknownName."""
+    """Return the stage with the name `stage`, or else with this number. Raises UnknownName."""
     known = {str(number): found for number, found in enumerate(report.stages, 1)}
     known |= {found.name: found for found in report.stages}
     return known.get(stage) or report.stage(stage)
 
 
 def describe_run(report: Report) -> str:
-    """Return a sentence about how the run ended."""
+    """Return a text that says how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
         "degraded": f"was degraded after {degraded}",
@@ -119,7 +120,7 @@ def describe_run(report: Report) -> str:
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
-    """Return a sentence about how the stage ended."""
+    """Return a text that says how the stage ended."""
     count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
     tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
     failed = "could not be judged" if unjudged else f"did not pass in {tries}"
@@ -146,7 +147,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]:
-    """Return the stages that a question names, and what it names that the report does not have.
+    """Return the stages that a question names, and a text about a stage that the run does not have.
 
     "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage.
     """
@@ -173,7 +174,7 @@ def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:
-    """Yield facts about each attempt: how it ended, what was wrong, the feedback it led to."""
+    """Yield facts about each attempt: how it ended, what was wrong, and its feedback."""
     for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
         fact = Fact("", made.run, made.stage_name, made.attempt, file=made.file)
         if made.attempt > 1:
@@ -192,7 +193,7 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """A number of attempts, and the seconds and tokens that they took together."""
+    """The number of some attempts, and their seconds and tokens together."""
 
     attempts: int = 0
     seconds: float = 0.0
@@ -200,7 +201,7 @@ class AttemptCost:
 
     @classmethod
     def of(cls, attempts: Iterable[StageAttempt]) -> AttemptCost:
-        """Add up the cost of attempts."""
+        """Return the cost of all `attempts` together."""
         made = list(attempts)
         seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
         return cls(len(made), seconds, sum(attempt.usage.tokens for attempt in made))
@@ -208,12 +209,11 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Counts for one check or one stage: how often it was tried, failed, and passed at a retry.
+    """Figures about one check or stage `name`: how often it failed, and how often a retry helped.
 
-    `runs` counts the stages that tried it, `failed` the attempts that failed it. `stages` counts
-    the ended stages with a failed attempt, `recovered` the stages among them that passed. `cost` is
-    the cost of the attempts that follow a failed attempt. If several checks failed an attempt, each
-    check counts that cost.
+    `runs` counts stages that tried it, and `failed` counts attempts that failed it. `stages` counts
+    ended stages with such an attempt, and `recovered` counts those of them that passed. `cost` is
+    the cost of attempts after a failed attempt; if several checks failed, each has the full cost.
     """
 
     name: str
@@ -225,7 +225,7 @@ class Count:
 
     @classmethod
     def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count over stages; `tried` says for each stage which of its attempts failed."""
+        """Return the counts; `tried` holds stages and, for each attempt, True if it failed."""
         ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
         recovered = sum(stage.action == "passed" for stage in ended)
         after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))
@@ -235,7 +235,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts over `runs` runs: checks by failures, stages in order, `cost` of all retries."""
+    """Figures over `runs` runs for each check and each stage; `cost` is the cost of all retries."""
 
     runs: int
     checks: tuple[Count, ...]
@@ -244,7 +244,7 @@ class Statistics:
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
-    """Count which checks fail, how many stages recover, and what their retries cost."""
+    """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
     stages: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Stages, and how their attempts change the state: changes can be undone and made again."""
+"""Stages of a pipeline, and how to undo, store and restore their changes to the state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Unvalidated = Literal["continue", "halt"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step of a pipeline: a function of the state, or a function that writes a prompt."""
+    """A stage: a function that changes the state or, with a `writer`, returns a prompt."""
 
     name: str
     function: Work
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields that it `changed`, and the fields that are `gone`.
+    """The effect of a stage on the state: the fields it `changed`, and those it removed (`gone`).
 
     The output of the stage is the field with the name of the stage.
     """
@@ -66,7 +66,7 @@ class Effect:
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the effect as JSON data; a value with a NaN, which JSON lacks, becomes text."""
+        """Return the effect as JSON data. JSON has no NaN, so a value with NaN becomes text."""
         texts = {name: written(value) for name, value in self.changed.items()}
         odd = {name: text for name, text in texts.items() if text and "NaN" in text}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
@@ -75,12 +75,12 @@ class Effect:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
-        """Read an effect from its JSON data."""
+        """Return the effect that `plain` turned into JSON data."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
     def apply(self, state: Any) -> None:
-        """Apply the effect to a state as it was before the stage."""
+        """Apply the effect to `state`, which must be as it was before the stage."""
         for name, value in self.changed.items():
             put(state, name, value)
         for name in self.gone:
@@ -88,9 +88,9 @@ class Effect:
 
 
 class Before:
-    """The state before a stage, for comparison with the state after an attempt and to restore it.
+    """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can carry are copied; of other values only the identity is kept.
+    Values that JSON can represent are copied. Other values are the same objects as in the state.
     """
 
     def __init__(self, state: Any) -> None:
@@ -105,7 +105,7 @@ class Before:
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
-        """Restore the state. Values that JSON cannot carry come back as the same objects."""
+        """Restore the state. Values that JSON cannot represent are the same objects as before."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
@@ -114,9 +114,10 @@ class Before:
                 put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
-        """Return what has changed in the state since then. Values that JSON can carry are copied.
+        """Return how `state` differs from the state before the stage.
 
-        The field `output` counts as changed even if its value is the same.
+        The field `output` counts as changed even if its value is the same. Values that JSON can
+        represent are copied.
         """
         now, changed = fields_of(state), {}
         for name, value in now.items():
@@ -131,7 +132,7 @@ def _copy(value: Any, text: str | None) -> Any:
 
 
 def written(value: Any) -> str | None:
-    """Return JSON that carries `value` exactly (NaN included), or None if JSON cannot."""
+    """Return `value` as JSON that represents it exactly (NaN included), or None if JSON cannot."""
     try:
         text = json.dumps(value)
         again = json.loads(text)
@@ -142,7 +143,7 @@ def written(value: Any) -> str | None:
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name, without heedful's own field. Raises InvalidInput."""
+    """Return the fields of a state by name, without heedful's reports. Raises InvalidInput."""
     named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
     every = [name for names in named for name in ([names] if isinstance(names, str) else names)]
     slots = [name for name in every if not name.startswith("__")]
@@ -161,7 +162,7 @@ def fields_of(state: Any) -> dict[str, Any]:
 
 
 def put(state: Any, name: str, value: Any) -> None:
-    """Set a field. Raises InvalidInput if the state refuses it."""
+    """Set the field `name`. Raises InvalidInput if the state does not allow it."""
     if isinstance(state, MutableMapping):
         state[name] = value
         return
@@ -181,7 +182,7 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """Return the reports and feedback in the state; an empty dict if there are none so far."""
+    """Return the dict of reports and feedback in the state; add one if it is missing."""
     held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
     if isinstance(held, MutableMapping):
         return held
@@ -192,10 +193,10 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
 
 
 class StageState:
-    """A stage over one state: the generator of its loop, and the effect of each attempt.
+    """A stage with its state: generates candidates for the loop of the stage, and undoes attempts.
 
-    `run` is the id of a durable run, "" otherwise. `made` holds the candidates of attempts that an
-    earlier process made.
+    `run` is the id of the run if it is durable, else "". `made` holds the candidates of attempts in
+    an earlier process.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
@@ -211,7 +212,7 @@ class StageState:
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
-        """Call the function on the state before the stage; return its effect as the candidate."""
+        """Call the function on the state before the stage; return the effect as JSON data."""
         at = context()
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
@@ -224,7 +225,7 @@ class StageState:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        """Return the part of the effect that JSON can carry. Raises NotJournalable."""
+        """Return the effect as JSON data. Raises NotJournalable if it cannot be stored."""
         if self.over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
@@ -248,14 +249,13 @@ class StageState:
     async def output(self, candidate: Any, at: Context) -> Any:
         """Return what checks judge: the output of the stage, or the state if there is no output.
 
-        The state becomes as the attempt left it, in this process or an earlier one. Raises
-        StageFailed.
+        The state is then as it was after the attempt. Raises StageFailed.
         """
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Put the state back as an attempt left it. Raises StageFailed."""
+        """Restore the state as it was after an attempt. Raises StageFailed."""
         if self._latest == at.attempt:
             return
         if candidate is None and at.attempt <= len(self.made):
@@ -274,13 +274,13 @@ class StageState:
         self._latest = at.attempt
 
     def undo(self) -> None:
-        """Restore the state from before the stage."""
+        """Restore the state as it was before the stage."""
         self._latest = 0
         self._before.restore(self.state)
 
 
 def tell(state: Any, stage: str, feedback: str) -> None:
-    """Put the feedback for a stage into the state; "" removes it."""
+    """Write the feedback for a stage to the state, or remove it if it is ""."""
     reports = reports_of(state)
     if feedback:
         reports[f"{stage}_feedback"] = feedback
@@ -289,7 +289,7 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 
 
 def _takes_feedback(function: Work) -> bool:
-    """Return True if the function, and any function it wraps, accepts `feedback`."""
+    """Return True if `function`, and any function that it wraps, accepts `feedback`."""
     try:
         for far in (True, False):
             inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
