@@ -58,10 +58,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate`, made a Writer if it is a Model, and True if a call blocks the event loop.
-
-    Raises InvalidInput.
-    """
+    """Return `generate`, or the Writer of a Model, and True if it blocks. Raises InvalidInput."""
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
     if isinstance(generate, Writer):
@@ -89,10 +86,7 @@ class Produced:
 
 
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Generate the candidates of one attempt; `thread` calls the function in a thread.
-
-    Raises GenerateFailed or ModelError.
-    """
+    """Generate the candidates of one attempt. Raises GenerateFailed or ModelError."""
     if isinstance(generate, Writer):
         answer = await complete(
             generate.model,

@@ -117,10 +117,7 @@ class Journal:
         self._epoch = 1
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Return an async context in which this process holds the loop.
-
-        If another process takes over the loop, cancels the work and raises LeaseLost.
-        """
+        """Hold the loop in this context. Raises LeaseLost if another process takes it over."""
         return nullcontext() if self.store is None else self._hold(self.store)
 
     @asynccontextmanager
@@ -239,7 +236,7 @@ class LoopRecorder:
             await self._teach(memory, loop, *self._ending(memory, loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Recall lessons for a loop. A loop that does not begin gets its first lessons again."""
+        """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
             self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
             self.exposed = False

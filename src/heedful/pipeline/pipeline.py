@@ -1,7 +1,4 @@
-"""A pipeline runs its stages in order, and repeats a stage with feedback if its output fails.
-
-`PipelineRun` is one run over a state. `StageRunner` drives one stage of the run as a loop.
-"""
+"""A pipeline runs its stages in order, and repeats a stage with feedback if its output fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Answer from reports which stages of a run were retried and why, and count over many runs.
-
-No model is called. Of a question, only the names and numbers of stages are used.
-"""
+"""Answer why stages of a run were retried, and count over many runs; no model is called."""
 
 from __future__ import annotations
 

@@ -114,11 +114,7 @@ class Before:
                 put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
-        """Return how `state` differs from the state before the stage.
-
-        The field `output` counts as changed even if its value is the same. Values that JSON can
-        represent are copied.
-        """
+        """Return how `state` differs from before; the field `output` always counts as changed."""
         now, changed = fields_of(state), {}
         for name, value in now.items():
             text = written(value)
@@ -247,10 +243,7 @@ class StageState:
         return Effect(kept, effect.gone).plain() | again
 
     async def output(self, candidate: Any, at: Context) -> Any:
-        """Return what checks judge: the output of the stage, or the state if there is no output.
-
-        The state is then as it was after the attempt. Raises StageFailed.
-        """
+        """Return the output of an attempt, or else the state after it. Raises StageFailed."""
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 

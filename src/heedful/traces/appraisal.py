@@ -75,10 +75,7 @@ class _Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """One opinion on one of the `SCORES`: a value of 0..1 or None, the reasons, and who judged.
-
-    `places` are the positions of the judged events. `value` is None if nothing can be said.
-    """
+    """An opinion on one of the `SCORES`: 0..1 or None if unknown, the reasons, and who judged."""
 
     score: str
     value: float | None
@@ -154,10 +151,7 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest value for each score.
-
-    A score with a judgement that has no value (None) is absent, unless its lowest value is 0.
-    """
+    """Return the lowest value of each score; omit a score with an open judgement, unless it is 0."""
     scores: dict[str, float] = {}
     for score in SCORES:
         values = [each.value for each in judged if each.score == score]
@@ -223,10 +217,7 @@ def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Return a score for the answer, and the reason.
-
-    The score is None if the answer contains the wanted text or number, and more.
-    """
+    """Return a score of 0 or 1 and the reason; None if `text` is more than the wanted answer."""
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -286,10 +277,7 @@ def _done(run: Course) -> list[int]:
 
 
 def _match(run: Course, actions: Sequence[Event]) -> list[int | None]:
-    """Return for each expected action the position of its call in the run, or None.
-
-    A call matches at most one action; failed calls match none. Actions with arguments choose first.
-    """
+    """Return, for each action, the position of a call that worked, or None; use each call once."""
     made: dict[tuple[str, str], deque[int]] = {}
     for at in _done(run):
         event = run.events[at]

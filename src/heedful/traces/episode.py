@@ -1,7 +1,4 @@
-"""Episodes: what an agent did, event by event, and how its run ended. Pure.
-
-An episode from a file is kept within `Limits`, and its secrets are redacted.
-"""
+"""Episodes: what an agent did, event by event, and how its run ended. Pure."""
 
 from __future__ import annotations
 
@@ -97,10 +94,7 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 in hex of all fields except `source`; equal runs have the same digest.
-
-        A time or cost counts the same as an integer and as a float.
-        """
+        """The SHA-256 in hex of all fields except `source`; equal runs have the same digest."""
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)

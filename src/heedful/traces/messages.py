@@ -1,7 +1,4 @@
-"""Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure.
-
-All formats use `message_events`, which turns the parts of one message into events.
-"""
+"""Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure.
-
-A `Span` is the same for both encodings. A `Step` is what the span says by the conventions of
-OpenTelemetry GenAI or OpenInference: the input and output of a model, a tool or an agent.
-"""
+"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure."""
 
 from __future__ import annotations
 

@@ -197,10 +197,7 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedStep:
-    """A step that was made several times in a row; `str()` describes it.
-
-    `calls` and `results` are positions among the events, from 0.
-    """
+    """A step made several times in a row; `calls` and `results` are positions among the events."""
 
     tool: str
     calls: tuple[int, ...]
@@ -438,10 +435,7 @@ def _repeated(run: Course) -> Found:
 
 
 def _answer(run: Course) -> Found:
-    """Yield the steps where values of the answer first appeared, in a failed or partial run.
-
-    A run that ended in an error or a time-out gave no answer.
-    """
+    """Yield the steps where the values of a wrong answer first appeared."""
     last = run.answer
     if last is None or run.episode.outcome not in ("failure", "partial"):
         return

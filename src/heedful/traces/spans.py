@@ -1,8 +1,4 @@
-"""Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure.
-
-A service sends the spans of a trace one after another. A `Piece` is a span, without secrets, that
-is stored until its trace has ended. Then `episodes` turns the pieces of the trace into an episode.
-"""
+"""Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure."""
 
 from __future__ import annotations
 
