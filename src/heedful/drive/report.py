@@ -274,16 +274,16 @@ async def _commit(
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     shown = tuple(id for exposure in exposures for id in exposure.examples)
-    briefing = Briefing(shown=shown, exposures=exposures)
+    brief = Briefing(shown=shown, exposures=exposures)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
         passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
         if passed and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
-            briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
+            brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
     recorder = journal.LoopRecorder(
-        snapshot.commit, memory, task, True, measured=measured, shown=briefing, exposed=True
+        snapshot.commit, memory, task, together=True, measured=measured, shown=brief, exposed=True
     )
     await recorder.commit(entry, loop)

@@ -151,7 +151,7 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest value of each score; omit a score with an open judgement, unless it is 0."""
+    """Return the lowest value of each score; omit scores with an open judgement, unless 0."""
     scores: dict[str, float] = {}
     for score in SCORES:
         values = [each.value for each in judged if each.score == score]
@@ -177,8 +177,7 @@ def _whole(
         for what, shown, level in problems:
             given = (level, SEVERITY[level], f"{score}: why" if level == "note" else "")
             findings.append(Finding(score, what, "", *given, evidence=_names(run, shown)))
-    others = {name: value for each in heard for name, value in each.scores.items()}
-    others = {name: value for name, value in others.items() if name not in SCORES}
+    others = {n: v for each in heard for n, v in each.scores.items() if n not in SCORES}
     for finding in (finding for each in heard for finding in each.findings):
         evidence = ": ".join(filter(None, (_names(run, answer), finding.evidence)))
         findings.append(replace(finding, evidence=evidence))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -143,6 +144,10 @@ class EpisodeReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._sessions = defaultdict[str, _Session](self._session)
+
+    def _session(self) -> _Session:
+        return _Session(Gathering(self._limits, self.source))
 
     def add(self, value: Any) -> list[Episode]:
         """Read one value of the file; return the episodes it completes. Raises InvalidInput."""
@@ -172,7 +177,16 @@ class EpisodeReader:
 
     def finish(self) -> list[Episode]:
         """Return the other episodes, which are complete at the end of the file."""
-        return []
+        return [
+            session.gathering.episode(
+                id=id,
+                session=id,
+                usage=sum((Usage(1, *counts) for counts in session.tokens.values()), NOTHING),
+                by_time=True,
+            )
+            for id, session in self._sessions.items()
+            if session.gathering.count
+        ]
 
 
 class ChatReader(EpisodeReader):
@@ -184,26 +198,18 @@ class ChatReader(EpisodeReader):
 
     source = "chat"
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._lines = Gathering(limits, self.source)
-        self._names: dict[str, str] = {}
-
     def add(self, value: Any) -> list[Episode]:
         if isinstance(value, Mapping) and "messages" not in value:
-            self._lines.add(*chat_events(value, self._names))
+            self._sessions[""].add(value)
             return []
         whole = value if isinstance(value, Mapping) else {"messages": value}
-        gathering, names = Gathering(self._limits, self.source), dict[str, str]()
+        session = self._session()
         for message in objects(whole["messages"], "messages"):
-            gathering.add(*chat_events(message, names))
+            session.add(message)
         ended = whole.get("outcome")
         outcome = ended if ended in ENDED else None
         id, tools = text_field(whole, "id"), offered_tools(whole.get("tools"))
-        return [gathering.episode(outcome=outcome, id=id, tools=tools)]
-
-    def finish(self) -> list[Episode]:
-        return [self._lines.episode()] if self._lines.count else []
+        return [session.gathering.episode(outcome=outcome, id=id, tools=tools)]
 
 
 def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
@@ -249,6 +255,9 @@ class _Session:
     seen: set[str] = field(default_factory=set)
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def add(self, message: Mapping[str, Any]) -> None:
+        self.gathering.add(*chat_events(message, self.names))
+
 
 class SessionReader(EpisodeReader):
     """Reads sessions of Claude Code: each line is an entry, and each session becomes an episode.
@@ -259,10 +268,6 @@ class SessionReader(EpisodeReader):
 
     source = "claude-code"
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._sessions: dict[str, _Session] = {}
-
     def add(self, value: Any) -> list[Episode]:
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
             raise InvalidInput("an entry", value, "an object with a type")
@@ -270,9 +275,7 @@ class SessionReader(EpisodeReader):
             return []
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
         if id and "" in self._sessions:  # entries before the first that names a session
-            self._sessions = {id: self._sessions[""]}
-        if id not in self._sessions:
-            self._sessions[id] = _Session(Gathering(self._limits, self.source))
+            self._sessions[id] = self._sessions.pop("")
         session, uuid = self._sessions[id], text_field(value, "uuid")
         if uuid and uuid in session.seen:
             return []
@@ -284,18 +287,6 @@ class SessionReader(EpisodeReader):
             event_id = f"{uuid}/{place}" if uuid and place else uuid
             session.gathering.add(replace(event, agent=agent, id=event_id, at=at))
         return []
-
-    def finish(self) -> list[Episode]:
-        return [
-            session.gathering.episode(
-                id=id,
-                session=id,
-                usage=sum((Usage(1, *counts) for counts in session.tokens.values()), NOTHING),
-                by_time=True,
-            )
-            for id, session in self._sessions.items()
-            if session.gathering.count
-        ]
 
 
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
