@@ -375,19 +375,15 @@ class PipelineRun:
 def _end(report: runs.Report, number: int) -> JournalEntry:
     """Return the journal entry for the end of a run, with a finding for each failed stage."""
     actions = {stage.name: stage.action for stage in report.stages}
+    failed = [stage for stage in report.stages if stage.degraded or stage.action == "halted"]
+    texts = {stage.name: f"{stage.name}: {stage.status}, {stage.action}" for stage in failed}
     findings = tuple(
-        record.Finding(
-            "stage", f"{stage.name}: {stage.status}, {stage.action}", key=f"stage: {stage.name}"
-        )
-        for stage in report.stages
-        if stage.degraded or stage.action == "halted"
+        record.Finding("stage", text, key=f"stage: {name}") for name, text in texts.items()
     )
+    stops = (stop.Stop(report.status, ", ".join(texts.values())),) if texts else ()
+    verdict = decide.Done(number, not texts, stops)
     candidate, judged = record.Candidate.of(actions), record.Evaluation(findings)
     usage = record.Usage(seconds=report.ended - report.began)
-    what = ", ".join(finding.message for finding in findings)
-    verdict = decide.Done(
-        number, not findings, (stop.Stop(report.status, what),) if findings else ()
-    )
     attempt = record.Attempt(number, candidate, judged, usage)
     return JournalEntry(
         report.run, 0, attempt=attempt, value=actions, verdict=verdict, decided=report.ended

@@ -278,9 +278,7 @@ def bounded_event(event: Event, most: int) -> Event:
 
 def clean_event(event: Event, most: int) -> Event:
     """Return the event without secrets, with each text cut to `most` characters."""
-    arguments = event.arguments
-    if arguments is not None:
-        arguments = _clean_data(arguments, most, most)
+    arguments = event.arguments and _clean_data(event.arguments, most, most)
     # A half, so that the JSON of the cut text is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
     type, agent, tool, code = map(_name, (event.type, event.agent, event.tool, event.code))

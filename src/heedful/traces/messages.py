@@ -352,10 +352,8 @@ def _fault(value: Any) -> Fault | None:
         return None
     if not isinstance(value, Mapping):
         raise InvalidInput("error", value, "an object with error_category and error_message")
-    category, message = (
-        text_field(value, f"error_{name}") or text_field(value, name)
-        for name in ("category", "message")
-    )
+    category = text_field(value, "error_category") or text_field(value, "category")
+    message = text_field(value, "error_message") or text_field(value, "message")
     return Fault(category, message, text_of(value.get("context")))
 
 

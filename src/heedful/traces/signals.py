@@ -379,11 +379,8 @@ def _retries(run: Course) -> Found:
         elif before is not None and (changed := _change(run, before, at)):
             del failed_calls[key]
             # Calls of other tools in between may have made the second try work.
-            others = [
-                place
-                for place in range(before + 1, at)
-                if run.roles[place] == "act" and run.events[place].tool not in ("", event.tool)
-            ]
+            acts = (place for place in range(before + 1, at) if run.roles[place] == "act")
+            others = [place for place in acts if run.events[place].tool not in ("", event.tool)]
             between = others[-3:] if changed == "nothing" else []
             tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
             other = f" and {tools} in between" if tools else ""
