@@ -101,7 +101,7 @@ async def appraise(
     the last text of an agent. `best` is a run to compare with, or its usage. `destructive` names
     tools whose calls must be expected. `polls` names tools that may be called again until their
     result changes. Code judges first. A critic is called for scores that code could not give, or if
-    it gives none of these five scores. For each score a note in the evaluation says the reasons.
+    it gives none of these five scores. The evaluation has a note with the reasons for each score.
     Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)

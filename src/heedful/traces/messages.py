@@ -70,7 +70,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of `names` that is a key of `held`, or None."""
+    """Return the value under the first of `names` that is a key of `held`, or None."""
     return next((held[name] for name in names if name in held), None)
 
 
@@ -82,7 +82,7 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
-    """Return the text in a field, "" without the field. Raises InvalidInput if it is not text."""
+    """Return the text in the field `name`, or "" if the field is absent. Raises InvalidInput."""
     text = value.get(name)
     if text is None:
         return ""
@@ -368,7 +368,7 @@ def _usage(value: Any) -> Usage:
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return the number in a field, 0 without the field. Raises InvalidInput below 0."""
+    """Return the number in the field `name`, or 0 if the field is absent. Raises InvalidInput."""
     number = 0 if value.get(name) is None else value[name]
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
         raise InvalidInput(name, number, "a number of at least 0")

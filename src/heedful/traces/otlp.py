@@ -138,7 +138,7 @@ def _attributes(pairs: Any) -> Attributes:
 
 
 def _value(value: Any) -> Any:
-    """Decode an attribute's value: an object with one key, which is the type."""
+    """Decode the value of an attribute, an object such as {"intValue": "3"}."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))

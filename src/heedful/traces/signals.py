@@ -417,7 +417,7 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share a quarter of their words, or short texts most letters."""
+    """Return True if two texts share a quarter of their words, or are short and nearly equal."""
     words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
     if words == others or len(words & others) >= len(words | others) / 4:
         return True
