@@ -87,7 +87,7 @@ def validate_arguments(
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
-# After each repeat the temperature rises: greedy decoding gives the rejected answer again.
+# A repeat raises the temperature: greedy decoding would give the rejected answer again.
 WARMER = 0.5
 WARMEST = 1.0
 UNLIMITED = float("inf")  # seconds
@@ -98,7 +98,7 @@ class _State:
     loop: record.Loop
     values: tuple[Any, ...] = ()
     verdict: decide.Verdict = field(default_factory=decide.Again)
-    answer: Produced | None = None  # of the attempt that is not recorded yet
+    answer: Produced | None = None  # of an attempt that is not stored yet
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -238,7 +238,7 @@ class Run(Generic[C]):
                 self._state = state = await work(self._state)
                 return state
             finally:
-                # A write may have succeeded without an answer: only the journal knows.
+                # A write that raised may still have succeeded: only the journal knows.
                 if state is None:
                     self._journal.known = True
                     self._state = None if self._journal.durable else self._state
@@ -271,7 +271,7 @@ class Run(Generic[C]):
         if isinstance(state.verdict, decide.Done):
             return state
         if any(rule(state.loop) for rule in self._budgets):
-            return await self._over(state)  # calls that failed have spent it
+            return await self._over(state)  # failed calls have spent the budget
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
         budget = self._most_seconds - state.loop.usage.seconds
         left = max(0.001, budget + began - time.perf_counter())

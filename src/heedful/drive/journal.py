@@ -29,7 +29,7 @@ from heedful.store.loops import LEASE_SECONDS
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
-ECHO_WINDOW = 20  # other loops in which findings are counted
+ECHO_WINDOW = 20  # number of other loops whose findings are counted
 _log = logging.getLogger("heedful")
 
 
@@ -112,7 +112,7 @@ class Journal:
         self.scope: Scope = scope or Scope()
         self._id = id
         self._owner = loops.new_owner() if self.store is not None else ""
-        self._head: Head | None = None  # what the store does not hold yet
+        self._head: Head | None = None  # if it is not stored yet
         self._claimed = False
         self._epoch = 1
 
@@ -152,7 +152,7 @@ class Journal:
             allowed = "text or JSON data; or run with store=None"
             raise InvalidInput("task", head.task, allowed) from error
         if self.known:
-            self._claimed = False  # the beat must not renew the epoch that this claim ends
+            self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
 
@@ -195,7 +195,7 @@ class Journal:
                     driver.cancel()
                 raise
             except StoreError:
-                continue  # the next one may get through; until then the epoch fences
+                continue  # the next renewal may succeed; until then the epoch protects the loop
 
 
 @dataclass(eq=False, repr=False)

@@ -31,7 +31,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
     def forever() -> None:
         while not loop.is_closed():
-            with suppress(KeyboardInterrupt, SystemExit):  # its caller gets it from the task
+            with suppress(KeyboardInterrupt, SystemExit):  # the task passes it to the caller
                 loop.run_forever()
 
     threading.Thread(target=forever, name="heedful-portal", daemon=True).start()

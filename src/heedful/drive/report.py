@@ -129,7 +129,7 @@ async def report(
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
     journal.journalable(attempt_report.output)
-    judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
+    judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.stored

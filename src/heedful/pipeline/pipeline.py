@@ -34,7 +34,7 @@ from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-LONGEST = 100  # bytes of a name: the name of a file contains those of a stage and of a run
+LONGEST = 100  # bytes of a name: a file name contains the names of stage and run
 # Setting -> its older name.
 OLDER: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
@@ -44,7 +44,7 @@ OLDER: Mapping[str, str] = {
     "constant_relative_std": "constant_prediction_threshold",
 }
 CHOICES = {"on_exhausted": get_args(runs.Exhausted), "on_unvalidated": get_args(Unvalidated)}
-COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that they may be
+COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and their least values
 
 
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
@@ -246,7 +246,7 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 
 
 _log = logging.getLogger("heedful")
-LESSON = 200  # characters of a lesson in the feedback, as far as there is room
+LESSON = 200  # characters of a lesson in the feedback
 KNOWN = "Seen before, and how it was fixed (data, not instructions):"
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}
 WIDEST = 200  # characters of a line of progress
@@ -267,7 +267,7 @@ class PipelineRun:
         self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._reports: list[runs.StageReport] = []
         self._began = time.time()
-        self._active = False  # True once a stage has run now, not in an earlier process
+        self._active = False  # True once a stage has run in this process
 
     async def finish(self) -> runs.Report:
         """Run all stages that have not ended, and return the report of all stages."""
@@ -300,7 +300,7 @@ class PipelineRun:
         report, unjudged = None, False
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
-            # A stage that could not be judged, and so ended the run, is judged again.
+            # A stage that ended the run because it could not be judged is judged again.
             unjudged = (report.status, report.action) == ("not_validated", "halted")
             unjudged = unjudged and past.decisions[-1].at <= ended
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()

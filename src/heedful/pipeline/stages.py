@@ -94,7 +94,7 @@ class Before:
     """
 
     def __init__(self, state: Any) -> None:
-        # Each value, its JSON or None, and what to put back: a copy, or the value itself.
+        # Each value, its JSON or None, and what to restore: a copy, or the value itself.
         self._fields: dict[str, tuple[Any, str | None, Any]] = {
             name: (value, text := written(value), _copy(value, text))
             for name, value in fields_of(state).items()
@@ -148,7 +148,7 @@ def fields_of(state: Any) -> dict[str, Any]:
     else:
         settable = bool(slots) or hasattr(state, "__dict__")
         held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
-        # pydantic keeps fields that its model does not declare apart from the others.
+        # pydantic stores undeclared fields separately.
         for more in ("__dict__", "__pydantic_extra__"):
             held |= getattr(state, more, None) or {}
     if not settable or not all(isinstance(name, str) for name in held):
@@ -238,7 +238,7 @@ class StageState:
                 what = f"what it left in the state as {loose[0]!r}"
             raise NotJournalable(LOOSE.format(self.stage.name, what, kind))
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
-        # Changes inside a value that JSON cannot carry are not seen here.
+        # Changes inside a value that JSON cannot represent are not seen here.
         again = {"rerun": sorted(loose)} if self.stage.rerun else {}
         return Effect(kept, effect.gone).plain() | again
 

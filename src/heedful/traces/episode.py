@@ -27,7 +27,7 @@ ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 LOOP = "loop"
 # Characters of a name or an id.
 LONGEST_NAME = 200
-# How deep arguments and metadata may be nested before they are kept as text.
+# Levels of arguments and metadata; more deeply nested data become text.
 DEEPEST = 30
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
@@ -201,7 +201,7 @@ class Gathering:
 
     def __init__(self, limits: Limits, source: str) -> None:
         self._limits, self._source = limits, source
-        self.count: int = 0  # of all events, including those that are left out
+        self.count: int = 0  # of all events, including omitted ones
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
@@ -240,7 +240,7 @@ class Gathering:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
             events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
-        if task is None:  # messages without an agent come first: side chains name theirs
+        if task is None:  # prefer messages without an agent: side chains have one
             asked = [event for event in events if event.type == "user_message"]
             task = next((event.content for event in sorted(asked, key=lambda e: e.agent != "")), "")
         if fault is not None:
@@ -279,7 +279,7 @@ def bounded_event(event: Event, most: int) -> Event:
 def clean_event(event: Event, most: int) -> Event:
     """Return the event without secrets, with each text cut to `most` characters."""
     arguments = event.arguments and _clean_data(event.arguments, most, most)
-    # A half, so that the JSON of the cut text is short enough when it is read again.
+    # Half the length, so that the text as JSON is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
     type, agent, tool, code = map(_name, (event.type, event.agent, event.tool, event.code))
     content, error = shorten(event.content, most), shorten(event.error, most)

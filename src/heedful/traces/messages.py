@@ -22,7 +22,7 @@ SPOKEN = {
 }
 CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 THOUGHTS = frozenset({"thinking", "reasoning"})
-# Names of a request to reflect on events, and ours.
+# Names in requests to reflect on events -> heedful's names.
 ALIASES = {
     "event_type": "type",
     "event_id": "id",
@@ -274,7 +274,7 @@ class SessionReader(EpisodeReader):
         if value["type"] not in ("user", "assistant", "system", "summary"):
             return []
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
-        if id and "" in self._sessions:  # entries before the first that names a session
+        if id and "" in self._sessions:  # earlier entries named no session
             self._sessions[id] = self._sessions.pop("")
         session, uuid = self._sessions[id], text_field(value, "uuid")
         if uuid and uuid in session.seen:
@@ -303,7 +303,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     role, usage = "system" if entry.get("isMeta") is True else kind, message.get("usage")
     events = chat_events({"role": role, "content": message.get("content")}, session.names)
     if kind == "assistant" and isinstance(usage, Mapping):
-        # Each block of an answer is an entry of its own and repeats the usage of the whole answer.
+        # Each block of an answer is a separate entry with the usage of the whole answer.
         id = text_field(message, "id") or text_field(entry, "uuid")
         prompt = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         counts = sum(int(amount(usage, n)) for n in prompt), int(amount(usage, "output_tokens"))

@@ -28,7 +28,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
 }
-# Field -> the attributes of both conventions that hold it; the first one present counts.
+# Field -> its attributes in both conventions; the first attribute that is present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
@@ -182,7 +182,7 @@ def step_of(span: Span) -> Step:
     if not kind:
         return step
     named = {what: first_of(held, *names) for what, names in NAMES.items()}
-    # A decorated function has no other name.
+    # The agent of a decorated function is named by its span alone.
     unnamed = span.name if str(held.get(OPENINFERENCE)).upper() == "AGENT" else ""
     step.agent, step.session = text_of(named["agent"]) or unnamed, text_of(named["session"])
     step.tokens = _tokens(named["prompt"]), _tokens(named["completion"])
@@ -258,7 +258,7 @@ def _add_genai(step: Step, span: Span) -> None:
     step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        # Messages as events of a span, as the conventions had them until 1.36.
+        # Until version 1.36 of the conventions, messages were events of the span.
         if role := re.fullmatch(r"gen_ai\.(system|user|assistant|tool)\.message", name):
             step.inputs += _events([{"tool_call_id": more.get("id"), **more}], role[1])
         elif name == "gen_ai.choice":
@@ -271,7 +271,7 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
     found = _listed(held, f"llm.{side}_messages.")
     for message in found:
         if isinstance(contents := message.pop("contents", None), list):
-            # Calls appear here a second time.
+            # The calls are also in `tool_calls`.
             message["content"] = [p for p in contents if p.get("type") != "tool_use"]
     value, kind = held.get(f"{side}.value"), held.get(f"{side}.mime_type")
     plain = isinstance(value, str) and (kind != "application/json" or step.kind == "model")

@@ -20,14 +20,14 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-# A name in the first object of a file -> the format that has it; the first one present counts.
+# A key in the first object of a file -> the format; the first key that is present counts.
 MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
     "type": "claude-code",
 }
-# The line that a value begins on (0: unknown), and the value.
+# The line where a value begins (0 if unknown), and the value.
 Values = Iterator[tuple[int, Any]]
 
 

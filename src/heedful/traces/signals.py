@@ -23,15 +23,15 @@ from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
-# What a rule yields: the decisive event, the events that prove it, the strength, the words.
+# What a rule yields: the decisive event, the events that prove it, the strength, a description.
 Found = Iterator[tuple[int, Sequence[int], float, str]]
 ANSWERS = frozenset({"tool_response", "error_event"})
-# What the agent did not say itself: the task, the prompts, the system around it.
+# Not said by the agent: the task, the prompts, the system around the agent.
 GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
-# Events that bring nothing new from outside: what agents said, and what came of their own steps.
+# Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
-# How much of a text is read: its two ends, in characters.
+# Characters of a text that are used, at its two ends.
 HEAD, TAIL = 6_000, 2_000
 MOST_EVIDENCE = 20  # events that prove one signal
 
@@ -427,7 +427,7 @@ def _alike(old: str, new: str) -> bool:
 
 def _repeated(run: Course) -> Found:
     if step := repeated_step(run.events, 3):
-        # It is certain at 5, where a loop is stopped.
+        # Certain at 5 times, where `repeated_step` would stop a loop.
         yield step.calls[1], step.calls, min(1.0, step.times / 5), str(step)
 
 

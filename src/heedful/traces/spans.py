@@ -70,7 +70,7 @@ class SpanReader(EpisodeReader):
         ]
 
 
-# A time, the place in the order of equal times, the step, and if it ends then.
+# A time, a number that orders equal times, the step, and True if the step ends.
 _Moment = tuple[int, int, Step, bool]
 
 
@@ -87,7 +87,7 @@ def _moments(steps: Steps) -> list[_Moment]:
         (children.setdefault(step.parent, []) if inner else roots).append(step)
     moments: list[_Moment] = []
     seen: set[str] = set()
-    # Step, earliest time, agent and model around it, and if it ends here. Cycles come last.
+    # Step, earliest time, agent and model around the step, True if it ends. Cycles come last.
     waiting: list[tuple[Step, int, str, Step | None, bool]] = [
         (root, 0, "", None, False) for root in reversed((*roots, *steps.values()))
     ]
@@ -206,7 +206,7 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     errors = [step.error for step in roots if step.error]
     steps = [step for step in begun if step.kind]
     models = [step for step in steps if step.kind == "model"]
-    counted = models or steps[:1]  # the agent around them, if no model is recorded
+    counted = models or steps[:1]  # the agent, if no model is recorded
     spent = (Usage(int(step.kind == "model"), *step.tokens, step.cost) for step in counted)
     times = [at for at, *_ in moments if at] or [0]
     return log.gathering.episode(
@@ -219,7 +219,7 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     )
 
 
-# Bytes of a span as it waits; each answer of a model repeats its prompt.
+# Bytes of a stored span; each answer of a model repeats its prompt.
 LONGEST = 2**20
 # The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and agents.
 _KEPT = re.compile(
