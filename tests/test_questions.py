@@ -70,7 +70,7 @@ def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     assert (found.understood, found.missing) == (WHOLE, missing)
     assert found.facts[0].cite == "[forecast-7]"
     assert found.facts[0].text == (
-        "run forecast-7 of pipeline forecast went on degraded from insights; 5 stages, 8 attempts"
+        "run forecast-7 of pipeline forecast was degraded after insights; 5 stages, 8 attempts"
     )
     assert {fact.stage for fact in found.facts[1:]} == {one.name for one in REPORT.stages}
 
@@ -96,10 +96,10 @@ def test_find_stage():
     [
         ("failed", "halted", 1, "did not pass in 3 attempts; the run was halted"),
         ("failed", "best", 2,
-         "did not pass in 3 attempts; the run went on with the best, attempt 2, degraded"),
-        ("open", "open", None, "is open after 3 attempts: it was interrupted, or goes on now"),
+         "did not pass in 3 attempts; the run continued, degraded, with the best: attempt 2"),
+        ("open", "open", None, "is open after 3 attempts: it was interrupted, or is still running"),
         ("not_run", "not_run", None, "was not run"),
-        ("not_validated", "passed", 1, "has no check: it went on unjudged"),
+        ("not_validated", "passed", 1, "has no checks, so it was not judged"),
     ],
 )  # fmt: skip
 def test_how_a_stage_ended(status, action, kept, said):

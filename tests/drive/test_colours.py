@@ -106,7 +106,7 @@ def test_run_sync_gives_the_result_or_the_error():
     async def many() -> Any:
         yield 5
 
-    with pytest.raises(UsageError, match="async_generator, which is no coroutine"):
+    with pytest.raises(UsageError, match="async_generator, not a coroutine"):
         run_sync(many())
 
 

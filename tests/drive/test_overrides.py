@@ -125,7 +125,7 @@ async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path,
     one = session(store, policy=OWN[what])
     await one.finish()
     before = everything(path)
-    with pytest.raises(OverrideRefused, match=rf"{what}.* code of its host.* Run\.override"):
+    with pytest.raises(OverrideRefused, match=rf"{what}.* user code.* Run\.override"):
         await outside(store)
     assert everything(path) == before
     assert isinstance(await one.override("attempts", "ada"), Done | Again)

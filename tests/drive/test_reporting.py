@@ -188,7 +188,7 @@ async def test_a_driven_loop_answers_known_reports_only(store):
 
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):
     await session(store, "no", policy=Policy((mine, MaxAttempts(3)))).step()
-    with pytest.raises(errors.Conflict, match="decided by code of its host"):
+    with pytest.raises(errors.Conflict, match="contains user code"):
         await told(store, 2, "two")
     with pytest.raises(errors.NotJournalable):
         await told(store, 2, {1, 2})
@@ -258,7 +258,7 @@ async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
         await turn.commit(JournalEntry("a", 0, cancelled="bo"))
 
     await begun(store)
-    with pytest.raises(errors.LeaseLost, match="others write to loop 'a' all the time"):
+    with pytest.raises(errors.LeaseLost, match="other processes keep writing to loop 'a'"):
         await journal.retry_on_conflict(store, SCOPE, "a", slow)
     assert turns == [1, 2, 3]
     stored = await reread(store)

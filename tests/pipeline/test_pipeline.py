@@ -312,12 +312,12 @@ def test_names_that_are_taken(name: str) -> None:
     pipeline = Pipeline("p", store=None)
     for taken in ("s", "a_b"):
         pipeline.stage(name=taken)(lambda state: 1)
-    with pytest.raises(InvalidInput, match="one that is not taken"):
+    with pytest.raises(InvalidInput, match="a name that is not in use"):
         pipeline.stage(name=name)(lambda state: 1)
     assert len(pipeline.stages) == 2
     other = Pipeline("p", store=None)
     other.stage(name=f"{name}_feedback")(lambda state: 1)
-    with pytest.raises(InvalidInput, match="one that is not taken"):
+    with pytest.raises(InvalidInput, match="a name that is not in use"):
         other.stage(name=name)(lambda state: 1)
 
 
@@ -327,7 +327,7 @@ def test_names_that_are_taken(name: str) -> None:
         ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
         ({"retries": True}, "retries is True"),
         ({"retries": 1.5}, "retries is 1.5"),
-        ({"retries": 1, "policy": policies.stage}, "left out beside a policy"),
+        ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
         ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
         ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
         ({"checks": ["x"]}, "checks is"),

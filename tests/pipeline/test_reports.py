@@ -174,7 +174,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert said[3] == HEAD.format("s") + "\n- looks: attempt 3 is wrong. look again" + TAIL
     assert said[3] == report.stages[0].attempts[2].feedback_for_agent
     assert (report.status, report.state["s"]) == ("passed", 4)
-    outdated = "after was not run again: it used an earlier stage's former output"
+    outdated = "after was not run again, although an earlier stage has a new output"
     assert (outdated in caplog.text) == (how != "halt")
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]

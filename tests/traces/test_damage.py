@@ -42,13 +42,13 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
         (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
         (b'{"events": NaN}', 1, "NaN is not JSON"),
-        (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; put each on a line"),
+        (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; write one value per line"),
         (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
         (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
-        (b"\x00\x01\x02\x03", 0, "ends in the midst of a message"),
+        (b"\x00\x01\x02\x03", 0, "ends in the middle of a message"),
         (b"\x7f\x01\x02\x03", 0, "a message is longer than"),
         (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (gzip.compress(FILES["own"])[:-20], 0, "cannot be read to its end"),
+        (gzip.compress(FILES["own"])[:-20], 0, "cannot be read completely"),
     ],
 )
 def test_what_is_no_file_of_traces(data, line, said):
@@ -96,7 +96,7 @@ def test_what_is_whole_before_a_cut_is_given(name):
     whole = FILES.get(name) or len(request).to_bytes(4, "big") + request
     [known] = traces.read(whole)
     error = refused(whole + (whole[:50] if name == "protobuf" else b'{"ty'), known.digest)
-    line, said = (0, "ends in the midst")
+    line, said = (0, "ends in the middle")
     if name != "protobuf":
         line, said = FILES[name].count(b"\n") + 1, "not JSON"
     assert (error.line, said in str(error)) == (line, True)

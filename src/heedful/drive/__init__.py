@@ -1,1 +1,1 @@
-"""Host (a): drive a loop in this process, durably; its journal; reports from outside."""
+"""Loops: driven in this process, written to a journal, or decided from reported attempts."""

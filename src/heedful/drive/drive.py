@@ -1,4 +1,4 @@
-"""Host (a): drive a loop in this process, durably: generate, evaluate, decide, and repeat."""
+"""Drive a loop in this process: generate, evaluate, decide, and repeat until the loop ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """How a loop ended; `candidate` is the best one, or None if no attempt was evaluated."""
+    """The result of a loop; `candidate` is the best candidate, None if none was evaluated."""
 
     id: str
     candidate: C | None
@@ -42,21 +42,21 @@ class Result(Generic[C]):
 
     @property
     def best(self) -> int | None:
-        """The number of the attempt that `candidate` comes from."""
+        """The number of the attempt that made `candidate`, from 1; None without a candidate."""
         return self.verdict.best
 
     @property
     def stopped_by(self) -> tuple[stop.Stop, ...]:
-        """The rules that stopped the loop, the most important first; empty if it passed."""
+        """The rules that stopped the loop, the most important first; empty if the loop passed."""
         return self.verdict.stopped_by
 
     @property
     def usage(self) -> record.Usage:
-        """The usage of all attempts together."""
+        """The usage of all attempts together, including failed attempts."""
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Explain why the loop went on, why it stopped, and what would have changed that."""
+        """Explain why the loop continued, why it ended, and what would have changed that."""
         return explain(self.loop, self.policy)
 
 
@@ -68,11 +68,11 @@ def validate_arguments(
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> None:
-    """Raise InvalidInput, which names the wrong argument, before anything is spent."""
+    """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
     if not isinstance(policy, decide.Policy):
         raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
-        raise errors.InvalidInput("id", id, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
@@ -87,7 +87,7 @@ def validate_arguments(
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
-# After each repeat the temperature rises: greedy decoding gives the rejected answer again.
+# A repeat raises the temperature: greedy decoding would give the rejected answer again.
 WARMER = 0.5
 WARMEST = 1.0
 UNLIMITED = float("inf")  # seconds
@@ -98,17 +98,17 @@ class _State:
     loop: record.Loop
     values: tuple[Any, ...] = ()
     verdict: decide.Verdict = field(default_factory=decide.Again)
-    answer: Produced | None = None  # of the attempt that is not recorded yet
+    answer: Produced | None = None  # of an attempt that is not stored yet
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
-    """One loop, one attempt at a time; with a store it can be resumed by its `id`.
+    """A loop that a program can run step by step; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`. The first step reads the state from the journal. A pipeline sets
-    `stage` before it; then `stored` is the loop as the journal holds it, without secrets and with
-    the time of each decision. `stored` is None before the first step, and its `values` and
-    `journal` stay as that step read them.
+    Takes the arguments of `run`. The first step reads the state of the loop from the journal. Only
+    a pipeline sets `stage`, before the first step; after this step `stored` is the loop as the
+    journal holds it: without secrets, with the time of each decision. The fields `values` and
+    `journal` of `stored` are not updated after the first step.
     """
 
     task: Any = field(kw_only=False)
@@ -153,27 +153,27 @@ class Run(Generic[C]):
             examples=self.examples,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
-        seconds = [budget.seconds for budget in self._budgets if budget.seconds]
+        seconds = (rule.seconds for rule in self._budgets if rule.seconds)
         self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
 
     @property
     def loop(self) -> record.Loop:
-        """The loop so far; before the first step it has no attempt."""
+        """The loop so far; it has no attempts before the first step."""
         return self._state.loop if self._state else record.Loop(self.id, self._goals)
 
     async def step(self) -> decide.Verdict:
-        """Make one attempt and decide; a loop that has ended returns its verdict again.
+        """Make one attempt and return the verdict; a loop that has ended returns its last verdict.
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
         """
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as another attempt; without a candidate, make the first.
+        """Judge the last candidate again, as a new attempt; without one, make the first attempt.
 
-        Use it for a loop that ended because of a broken check. Raises as `step`.
+        Use it for a loop that ended because a check was broken. Raises the errors of `step`.
         """
 
         async def judge_again(state: _State) -> _State:
@@ -186,7 +186,7 @@ class Run(Generic[C]):
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
-        """Step until the loop has ended."""
+        """Make attempts until the loop ends, and return its result. Raises the errors of `step`."""
         while True:
             state = await self._change(self._attempt)
             if isinstance(state.verdict, decide.Done):
@@ -195,7 +195,7 @@ class Run(Generic[C]):
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """End the loop on request of `by`; a loop that has ended stays as it is."""
+        """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
 
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
@@ -209,11 +209,11 @@ class Run(Generic[C]):
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
     ) -> decide.Verdict:
-        """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
+        """Let the loop continue past `rule` for some `decisions`; reopen a loop that it stopped.
 
-        `until`, in seconds since 1970, is when the override expires. Raises OverrideRefused for a
-        rule that cannot be lifted or that the policy does not have, without an actor, if the
-        override has expired, or if the loop passed.
+        The override expires at `until`, in seconds since 1970. Raises OverrideRefused if the loop
+        passed, if the override has expired or has no actor (`by`), or if the rule is not in the
+        policy or cannot be overridden.
         """
 
         async def lift(state: _State) -> _State:
@@ -231,25 +231,20 @@ class Run(Generic[C]):
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Hold the loop while `work` makes its next state."""
+        """Lock the loop, compute its next state with `work`, and keep this state."""
         async with self._lock, self._journal.at_work():
             self._state, state = self._state or await self._open(), None
             try:
                 self._state = state = await work(self._state)
                 return state
             finally:
-                # A write may have succeeded without an answer: only the journal knows.
+                # A write that raised may still have succeeded: only the journal knows.
                 if state is None:
                     self._journal.known = True
                     self._state = None if self._journal.durable else self._state
 
     async def _open(self) -> _State:
-        """Return the state that the journal holds, or the first one."""
-        if not self._journal.durable and self.stage is None:
-            self._began = self._began or time.time()
-            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-            await self._recorder.opened(state.loop, state.verdict, answered=False)
-            return state
+        """Return the state that the journal holds, or the state of a new loop."""
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
         head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
@@ -272,29 +267,24 @@ class Run(Generic[C]):
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
-        """Make, judge, decide and write one more attempt, unless the loop has ended."""
+        """Generate, evaluate, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
-        if any(budget(state.loop) for budget in self._budgets):
-            return await self._over(state)  # calls that failed have spent it
+        if any(rule(state.loop) for rule in self._budgets):
+            return await self._over(state)  # failed calls have spent the budget
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        room = self._most_seconds
-        if room < UNLIMITED:
-            room -= state.loop.usage.seconds
-        left = max(0.001, room + began - time.perf_counter())
+        budget = self._most_seconds - state.loop.usage.seconds
+        left = max(0.001, budget + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            if limit == UNLIMITED:
+            async with asyncio.timeout(None if limit == UNLIMITED else limit):
                 value, attempt = await self._try(state, began)
-            else:
-                async with asyncio.timeout(limit):
-                    value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
             if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
                 state = self._state or state
                 spent = state.answer.usage if state.answer else record.Usage(calls=1)
-                extra = state.loop.extra + spent.lasting(max(room, seconds))
+                extra = state.loop.extra + spent.lasting(max(budget, seconds))
                 return await self._over(replace(state, loop=replace(state.loop, extra=extra)))
             await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
@@ -314,7 +304,7 @@ class Run(Generic[C]):
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
-        """Write an entry to the journal, and remember what is written."""
+        """Write `entry` to the journal, and update `stored` with it."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
             self.stored = journal.after_commit(self.stored, entry, committed)
@@ -322,7 +312,7 @@ class Run(Generic[C]):
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict; if another attempt follows, with feedback in the user's words."""
+        """Return the verdict, with feedback by the user's `feedback` function if there is one."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
@@ -363,24 +353,19 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge every candidate; return the best by errors, goals met, preference and margin."""
+        """Judge all candidates; return the best by errors, missed goals, preference and margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
-        if len(tried) == 1:
-            return answer.values[0], tried[0]
 
         def order(number: int) -> tuple[float, ...]:
             failed, missed, margin, _ = loop.rank(0, tried[number])
             return failed, missed, -tried[number].preference, margin
 
         best = min(range(len(tried)), key=order)
-        usage = sum((each.usage for each in tried[1:]), tried[0].usage)
+        usage = sum((each.usage for each in tried), record.NOTHING)
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        temperature, shown = self.temperature, self._recorder.shown
-        if state.loop.repeats:
-            warmer = min(WARMEST, temperature + WARMER * state.loop.repeats)
-            temperature = max(warmer, temperature)
+        shown, warmer = self._recorder.shown, self.temperature + WARMER * state.loop.repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         return Context(
             self.task,
@@ -389,14 +374,14 @@ class Run(Generic[C]):
             hint,
             state.values[-1] if state.values else None,
             self.data,
-            temperature,
+            max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
             *((shown.examples, shown.advice) if shown.found else ((), ())),
             self._began,
         )
 
     async def _over(self, state: _State) -> _State:
-        """End the loop because a budget is spent, without another attempt."""
+        """End the loop because a budget is spent."""
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
         entry = replace(journal.decision_entry(loop, self.policy, verdict), extra=loop.extra)
@@ -404,7 +389,7 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
-        """Count what a failed attempt spent, and keep its answer if it had one."""
+        """Add the cost of a failed attempt to the loop; write its answer to the journal, if any."""
         state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
@@ -438,18 +423,18 @@ async def run(
     feedback: Feedback | None = None,
     examples: bool = True,
 ) -> Result[Any]:
-    """Drive one task until it passes or a rule stops it.
+    """Drive one task until a candidate passes or a rule stops the loop, and return the result.
 
     `generate(task, hint)` returns a candidate, or a list whose best candidate becomes the attempt;
-    a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
-    scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
-    next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
-    accepted answers are recalled and learnt. `store` makes the loop durable (None keeps nothing),
-    and a loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`.
-    `labels` (who took part) are kept with each attempt. `timeout` limits one attempt, in seconds.
-    A sampling generator begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes
-    what the next attempt reads. Without `examples`, memory keeps and shows only what was wrong and
-    how it was fixed, never an output.
+    a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
+    and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
+    candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
+    earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
+    shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
+    A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
+    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. A generator
+    that samples begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint
+    for the next attempt.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -1,4 +1,4 @@
-"""Generate candidates by a model or the user's callable, and revise them in places."""
+"""Generate candidates with a model or the user's function, and revise parts of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 ONE_CALL = Usage(calls=1)
 # Characters of the last candidate that a retry shows: a prompt must not grow with the answers.
 PREVIOUS = 1_200
-# A shorter candidate is easier to write again than to correct. Measured on 24 one-line tasks, the
-# embedded 0.5B model, within 4 attempts: feedback then task solved 20; the last answer before them
-# 7; task, last answer, feedback 1, because a small model copies what it is shown.
+# A shorter candidate is easier to write again than to correct. Of 24 one-line tasks, the embedded
+# 0.5B model solved 20 within 4 attempts if a retry showed feedback and task, but 7 with the last
+# answer before them, and 1 with task, last answer, feedback: a small model copies what it sees.
 SHORT = 200
 
 
@@ -32,9 +32,10 @@ SHORT = 200
 class Writer:
     """A model that writes candidates.
 
-    `system` is the system message, `schema` (JSON Schema) the form of the answer, `max_tokens` its
-    length. Each retry is a fresh prompt, so its size stays bounded: recalled examples as chat
-    turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the task.
+    `system` is the system message. `schema` is the JSON Schema of the answer. `max_tokens` limits
+    the length of the answer. Each retry is a new prompt with bounded size: recalled examples as
+    chat turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the
+    task.
     """
 
     model: Model
@@ -43,7 +44,7 @@ class Writer:
     max_tokens: int = 512
 
     def messages(self, at: Context) -> list[Message]:
-        """Return the prompt for an attempt."""
+        """Return the prompt for an attempt, without secrets."""
         messages = [Message("system", self.system)] if self.system else []
         messages += at.examples
         parts = [as_text((), at.seed, at.advice)] if at.advice else []
@@ -57,10 +58,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return the callable, or the Writer of a Model, and whether it would block the event loop.
-
-    Raises InvalidInput.
-    """
+    """Return `generate`, or the Writer of a Model, and True if it blocks. Raises InvalidInput."""
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
     if isinstance(generate, Writer):
@@ -83,15 +81,12 @@ class Produced:
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """Read what `plain` returned."""
+        """Return the candidates that `plain` turned into JSON data."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Call the generator for one attempt, in a `thread` if it would block.
-
-    Raises GenerateFailed, ModelError.
-    """
+    """Generate the candidates of one attempt. Raises GenerateFailed or ModelError."""
     if isinstance(generate, Writer):
         answer = await complete(
             generate.model,
@@ -110,7 +105,7 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
-    """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
+    """Return what `revise` makes of the last candidate and `findings`. Raises GenerateFailed."""
     return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
 
 
@@ -133,16 +128,16 @@ async def _produced(
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
-    """Return a reviser that rewrites only the spans that findings point at.
+    """Return a reviser that rewrites only the parts of a text that findings point to.
 
-    `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
-    returns the new text, or an Answer; overlapping spans are joined. If no finding has a span, it
+    `rewrite(task, text, findings)` gets each part that findings mark with their `span`, and returns
+    the new text or an Answer. Overlapping parts are joined. If no finding has a span, `rewrite`
     gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
-            raise InvalidInput("candidate", candidate, "text, to be revised in places")
+            raise InvalidInput("candidate", candidate, "text, since only parts change")
         spans, usage = _spans(candidate, findings), Usage()
         for start, end, flagged in reversed(spans or [(0, len(candidate), list(findings))]):
             text = rewrite(task, candidate[start:end], flagged)

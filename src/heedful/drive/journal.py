@@ -1,5 +1,7 @@
-"""A loop is stored in at most two transactions an attempt: the answer, then the evaluation with
-its verdict, lessons and exposures. A driver holds its loop by a lease; reports from outside are
+"""The journal of a loop: everything that a store holds about the loop.
+
+An attempt takes at most two transactions: one for its answer, one for its evaluation, verdict,
+lessons and exposures. A process that drives a loop holds it by a lease. A report from outside is
 written only if the loop has not changed since it was read.
 """
 
@@ -27,12 +29,12 @@ from heedful.store.loops import LEASE_SECONDS
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
-ECHO_WINDOW = 20  # other loops in which findings are counted
+ECHO_WINDOW = 20  # number of other loops whose findings are counted
 _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return the value if JSON carries it exactly. Raises NotJournalable."""
+    """Return `value` if JSON can represent it exactly. Raises NotJournalable."""
     if isinstance(value, str):
         return value
     try:
@@ -48,7 +50,7 @@ def journalable(value: Any) -> Any:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; `now` decides which overrides have expired."""
+    """Return the loop with one more attempt; overrides that end before `now` have expired."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -56,14 +58,14 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
 def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
-    """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
+    """Return the journal entry for a verdict and its attempt, if there is one."""
     worn = standing_of(loop, policy)
     decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
     return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
-    """Return a stored loop with the attempt and the decision of an entry that was written."""
+    """Return `stored` with the attempt and the decision that were written with `entry`."""
     loop, decisions = stored.loop, stored.decisions
     if entry.attempt is not None:
         written = committed.attempt
@@ -79,7 +81,7 @@ def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) 
 def cancel_loop(
     loop: Loop, policy: Policy, by: str, now: float
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """Return the cancelled loop, its verdict, and the entry that records both."""
+    """Return the cancelled loop, its verdict, and the journal entry that records both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
     entry = decision_entry(loop, policy, verdict)
@@ -87,15 +89,16 @@ def cancel_loop(
 
 
 def text_of(task: Any) -> str:
-    """Return the text by which memory searches for a task."""
+    """Return a task as text, by which memory can search for it."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 class Journal:
-    """The journal of one loop, with a lease that is renewed while an attempt is under way.
+    """The journal of one loop; it renews the lease on the loop while an attempt runs.
 
-    A loop that is `known` (the caller named it) may exist already, so it is claimed first; the
-    first entry creates any other loop. Without a store nothing is kept.
+    A loop is `known` if its id came from the caller. It may already exist, so it is claimed before
+    the first attempt. Any other loop is created by its first entry. Without a store nothing is
+    kept.
     """
 
     def __init__(
@@ -109,15 +112,12 @@ class Journal:
         self.scope: Scope = scope or Scope()
         self._id = id
         self._owner = loops.new_owner() if self.store is not None else ""
-        self._head: Head | None = None  # what the store does not hold yet
+        self._head: Head | None = None  # if it is not stored yet
         self._claimed = False
         self._epoch = 1
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop while an attempt is under way.
-
-        Raises LeaseLost and stops the attempt if another process took the loop over.
-        """
+        """Hold the loop in this context. Raises LeaseLost if another process takes it over."""
         return nullcontext() if self.store is None else self._hold(self.store)
 
     @asynccontextmanager
@@ -139,9 +139,9 @@ class Journal:
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Return the loop as it is stored, claimed for this process, or None if it is new.
+        """Claim the loop and return it as the store holds it; return None for a new loop.
 
-        Raises LeaseLost, and InvalidInput for a task that cannot be stored.
+        Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
         stored = None
         if self.store is None:
@@ -152,7 +152,7 @@ class Journal:
             allowed = "text or JSON data; or run with store=None"
             raise InvalidInput("task", head.task, allowed) from error
         if self.known:
-            self._claimed = False  # the beat must not renew the epoch that this claim ends
+            self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
 
@@ -163,13 +163,13 @@ class Journal:
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Count, for each finding key, the attempts with it in the newest other loops."""
+        """Count, for each finding key, the attempts of other recent loops that have it."""
         if self.store is None:
             return {}
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction; the first decision also writes changed goals.
+        """Write `entry` in one transaction; the first decision also writes changed settings.
 
         Raises LeaseLost if another process drives the loop, and other StoreErrors.
         """
@@ -183,7 +183,7 @@ class Journal:
         return committed
 
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
-        """Renew the lease until cancelled; cancel the driver if the lease is lost."""
+        """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             if not self._claimed:
@@ -195,19 +195,20 @@ class Journal:
                     driver.cancel()
                 raise
             except StoreError:
-                continue  # the next one may get through; until then the epoch fences
+                continue  # the next renewal may succeed; until then the epoch protects the loop
 
 
 @dataclass(eq=False, repr=False)
 class LoopRecorder:
-    """Writes the entries of one loop: exposures with the first, lessons and outcome with the last.
+    """Writes a loop to its journal, and what the loop teaches to its memory.
 
-    If journal and memory share a scope (`together`), this is one transaction. If not, exposures are
-    written before the entry, because the prompt may have led to it, and lessons after it, because
-    only the holder of the lease may teach. A loop that is opened again writes what a crash left
-    unwritten. Candidates that nothing evaluates (`judged` is False) teach nothing, and lessons of
-    evaluations that are not `measured` are not verified. Give the `briefing` of a loop whose
-    exposures are stored already.
+    Exposures are written with the first entry, lessons and outcome with the last. If journal and
+    memory share a store and scope (`together`), this is one transaction. If not, exposures are
+    written before the entry, because the prompt may have led to it. Lessons are written after it,
+    because only the holder of the lease may teach. When a loop is opened again, the recorder writes
+    what a crash prevented. Loops without evaluations (`judged` is False) teach nothing. Lessons of
+    evaluations that are not `measured` stay unverified. `exposed` is True if the exposures of
+    `shown` are already stored.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -217,16 +218,14 @@ class LoopRecorder:
     judged: bool = True
     examples: bool = True
     measured: bool = True
-    briefing: Briefing | None = None
-
-    def __post_init__(self) -> None:
-        self._exposed = self.briefing is not None
-        self.shown: Briefing = self.briefing or Briefing()
+    shown: Briefing = Briefing()
+    exposed: bool = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
+        """Recall lessons for an open loop; for an ended loop, write what a crash prevented.
 
-        `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
+        `answered` is True if the journal holds the answer of an attempt that has no verdict yet.
+        Raises StoreError.
         """
         memory, ended = self.memory, isinstance(verdict, Done)
         if memory is None or (ended and self.together):
@@ -237,17 +236,17 @@ class LoopRecorder:
             await self._teach(memory, loop, *self._ending(memory, loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
+        """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
             self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
-            self._exposed = False
+            self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
-        """Write `entry`, with which the loop reached its present state. Raises StoreError."""
+        """Write `entry`, exposures and lessons; `loop` includes the entry. Raises StoreError."""
         memory = self.memory
         if memory is None:
             return await self.write(entry)
-        shown = () if self._exposed else self.shown.exposures
+        shown = () if self.exposed else self.shown.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
         if self.together:
@@ -256,13 +255,13 @@ class LoopRecorder:
         elif shown:
             await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
         committed = await self.write(entry)
-        self._exposed = True
+        self.exposed = True
         if ended:
             await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons of an ended loop and its outcome; a cancelled loop has no outcome."""
+        """Return the lessons and the outcome of an ended loop; no outcome if it was cancelled."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -273,7 +272,7 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store, then review its lessons; log a failed review."""
+        """Write to a memory in another store, then review its lessons; log a review that failed."""
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
@@ -293,7 +292,7 @@ PAUSE = 0.02  # seconds, at most
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read; one entry may be written to it, if the loop has not changed since."""
+    """A loop as it was read; one entry can be written if the loop has not changed since."""
 
     store: Store
     scope: Scope
@@ -301,11 +300,11 @@ class Snapshot:
 
     @property
     def stored(self) -> StoredLoop:
-        """Return the loop as it is stored."""
+        """The stored loop."""
         return self.state.stored
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction, or nothing if the loop has changed since."""
+        """Write `entry` in one transaction. Raises _ChangedError if the loop has changed since."""
         try:
             entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")
@@ -328,9 +327,9 @@ class _ChangedError(Exception):
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Return what `work` returns once its entry is written; each round has a fresh snapshot.
+    """Read the loop and call `work` with it; repeat both if another process wrote at the same time.
 
-    Raises NotFound, and LeaseLost after 100 rounds in which another process was faster.
+    Returns the result of `work`. Raises NotFound, and LeaseLost after 100 conflicts.
     """
     for _ in range(ROUNDS):
         state = await store.read(scope, loops.state, id, ECHO_WINDOW)
@@ -338,4 +337,4 @@ async def retry_on_conflict(
             return await work(Snapshot(store, scope, state))
         except _ChangedError:
             await asyncio.sleep(random.random() * PAUSE)
-    raise LeaseLost(f"others write to loop {id!r} all the time; try again later")
+    raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")

@@ -31,7 +31,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
     def forever() -> None:
         while not loop.is_closed():
-            with suppress(KeyboardInterrupt, SystemExit):  # its caller gets it from the task
+            with suppress(KeyboardInterrupt, SystemExit):  # the task passes it to the caller
                 loop.run_forever()
 
     threading.Thread(target=forever, name="heedful-portal", daemon=True).start()
@@ -45,14 +45,14 @@ if hasattr(os, "register_at_fork"):
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result, for callers without an event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
-    second one does not wait. Raises UsageError if called from a running event loop, which would
-    wait for itself, or with anything but a coroutine.
+    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised again.
+    A second interrupt does not wait. Raises UsageError inside a running event loop, which would
+    wait for itself, and for an argument that is not a coroutine.
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
-            f"run_sync got a {type(coroutine).__name__}, which is no coroutine; read an async "
-            "iterator with `async for` in an async function, and pass a call of that"
+            f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an async "
+            "iterator, use `async for` in an async function, and pass a call of the function"
         )
     try:
         asyncio.get_running_loop()
@@ -93,12 +93,12 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 def self_correcting(
     *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
 ) -> Callable[[Callable[P, T]], Callable[..., T]]:
-    """Run the decorated `generate(task, hint, …)` until what it returns passes.
+    """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
 
-    Takes the options of `run`. An async function stays async, a plain function stays plain. Callers
-    pass the task and any arguments after the hint, and get the accepted candidate. Without an
-    accepted candidate it raises NotPassed with the result, or returns the best candidate if
-    `on_exhausted` is "best". Methods (first parameter `self` or `cls`) work too.
+    Takes the options of `run`. The decorated function is async if the original function is. Callers
+    pass the task and any arguments after the hint. If no candidate passes, raises NotPassed with
+    the result, or with `on_exhausted="best"` returns the best candidate. If no candidate was
+    evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`) work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")

@@ -1,4 +1,4 @@
-"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them."""
+"""Decide on attempts that an outside orchestrator makes and reports."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REPORT = "report"  # the name of a report's own evaluation among the judges of a
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    `checks` judge the output here, too. `request` is JSON data that belongs to the identity of the
-    report, such as the arguments of its checks. An evaluation that is not `vouched` for counts as a
-    model's word: the lessons of the loop are not verified.
+    heedful also runs `checks` on the output. `request` is further JSON data of the report, such as
+    the arguments of the checks; it is part of the `name`. If an evaluation is not `vouched` for,
+    the lessons of the loop stay unverified, as if a model had judged.
     """
 
     output: Any = None
@@ -46,7 +46,7 @@ class AttemptReport:
 
     @property
     def name(self) -> str:
-        """The identity of the report: 32 hex digits of SHA-256 over canonical JSON."""
+        """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
         evaluation = self.evaluation and codec.to_document(self.evaluation)
         made = self.output, self.digest, evaluation, codec.to_document(self.usage)
         parts = (*made, dict(self.labels), self.request, self.reported_as)
@@ -55,7 +55,7 @@ class AttemptReport:
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt; a candidate without output or digest never counts as a repeat."""
+        """Return the attempt; without output and digest it never counts as a repeat."""
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
@@ -76,9 +76,9 @@ class AttemptReport:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """The loop up to the reported attempt, and the verdict on it.
+    """The loop up to the reported attempt, and the verdict on the attempt.
 
-    `new` is False if the same report came before; then the verdict is that of the first report.
+    `new` is False if the same report arrived before; then `verdict` is the verdict of that report.
     """
 
     loop: record.Loop
@@ -96,10 +96,10 @@ async def open_loop(
     policy: decide.Policy = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
-    """Return the loop of that id, and True if it is new.
+    """Return the loop with this `id`, created if it is missing, and True if it was created.
 
-    `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict if the loop
-    exists with another task, context, goals or policy.
+    Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
+    with another task, context, goals or policy.
     """
     drive.validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
@@ -121,15 +121,15 @@ async def report(
     attempt_report: AttemptReport,
     memory: Memory | None = None,
 ) -> ReportResult:
-    """Decide on an attempt and store it; the same report again returns the first verdict.
+    """Decide on an attempt and store it; if the same report came before, return its verdict again.
 
-    With a `memory` of the same store and scope, a loop that ends teaches its lessons. Raises
-    NotFound, AttemptTaken if the attempt was reported with other content, OutOfOrder if the attempt
-    before it is missing, LoopEnded, LeaseLost if a process drives the loop, Conflict if code of its
-    host decides it, CheckFailed, ModelError, NotJournalable.
+    With a `memory` of the same store and scope, a loop that ends adds lessons to the memory. Raises
+    NotFound; AttemptTaken if the attempt was reported with other content; OutOfOrder if an earlier
+    attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
+    contains user code; CheckFailed, ModelError, NotJournalable.
     """
     journal.journalable(attempt_report.output)
-    judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
+    judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.stored
@@ -158,7 +158,10 @@ async def report(
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
 ) -> decide.Verdict:
-    """End a loop that no process drives; an ended loop stays as it is. Raises as `report`."""
+    """Cancel a loop for the actor `by`; return the verdict. An ended loop does not change.
+
+    Raises NotFound, and LeaseLost if a process drives the loop.
+    """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
         last = decide.latest_verdict(snapshot.stored.decisions)
@@ -185,10 +188,10 @@ async def override(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> decide.Verdict:
-    """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
+    """Let a stored loop continue past `rule`; a loop that the rule stopped is open again.
 
-    The override counts for that many `decisions`, until it expires (`until`, seconds since 1970).
-    Raises OverrideRefused like `Run.override` and if code of its host stopped the loop, NotFound,
+    The override counts for a number of `decisions`, but not after `until`, in seconds since 1970.
+    Raises OverrideRefused like `Run.override`, and if user code stopped the loop. Raises NotFound,
     and LeaseLost if a process drives the loop.
     """
     new = record.Override(rule, by, why, decisions, until=until)
@@ -211,13 +214,13 @@ async def override(
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the loop with what the policy needs to decide it."""
+    """Return the stored loop, completed with what `policy` needs for a decision."""
     loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if code of the host stopped the loop."""
+    """Raise OverrideRefused if user code stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
@@ -225,13 +228,13 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement:
         unknown.append(f"{stops[0]!r} under an improvement")
     if unknown:
         raise errors.OverrideRefused(
-            f"the loop was stopped by {unknown[0]} that is code of its host; "
-            "override it there, with Run.override"
+            f"the loop was stopped by {unknown[0]} that is user code; "
+            "override it in the program with this code, with Run.override"
         )
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy that decides attempt `number`, which must be the next one."""
+    """Return the policy that decides attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
     stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
@@ -242,14 +245,14 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
-        raise errors.Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
+        raise errors.Conflict(f"loop {stored.id!r} contains user code; continue it where it began")
     return codec.policy_from(stored.head.policy)
 
 
 async def _evaluation(
     report: AttemptReport, stored: StoredLoop, number: int
 ) -> record.Evaluation | None:
-    """Return what the checks find, together with the evaluation of the report."""
+    """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
     last = decide.latest_verdict(stored.decisions)
@@ -268,19 +271,19 @@ async def _evaluation(
 async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
-    """Write an entry together with its lessons and its outcome for memory."""
+    """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     shown = tuple(id for exposure in exposures for id in exposure.examples)
-    briefing = Briefing(shown=shown, exposures=exposures)
+    brief = Briefing(shown=shown, exposures=exposures)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
         passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
         if passed and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
-            briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
+            brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
     recorder = journal.LoopRecorder(
-        snapshot.commit, memory, task, together=True, measured=measured, briefing=briefing
+        snapshot.commit, memory, task, together=True, measured=measured, shown=brief, exposed=True
     )
     await recorder.commit(entry, loop)

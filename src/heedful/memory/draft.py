@@ -367,7 +367,7 @@ def _course(study: Study) -> Iterator[_Sentence]:
             yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
         return
     yield _step(study, reason.at)
-    listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+    listed = reason.words.partition(": ")[2]
     words = f"{reason.words[:1].upper()}{reason.words[1:].rstrip('. ')}."
     tool, short = clean(study.tool, ARGUMENT), _MORE.sub("", listed)
     sentence = _SENTENCES.get(reason.kind, "{words}")

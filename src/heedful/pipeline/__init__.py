@@ -1,4 +1,4 @@
-"""Host (b): pipelines whose stages are checked and run again with feedback, durably."""
+"""Durable pipelines: each stage is checked, and runs again with feedback if it fails."""
 
 from heedful.pipeline.pipeline import Guardrails, Pipeline
 from heedful.pipeline.questions import RunAnswer, answer, statistics

@@ -1,7 +1,4 @@
-"""Host (b): a pipeline runs its stages in turn, and runs a stage again with feedback if it fails.
-
-`PipelineRun` is one run over a state, and `StageRunner` drives one stage of it as a loop.
-"""
+"""A pipeline runs its stages in order, and repeats a stage with feedback if its output fails."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-LONGEST = 100  # bytes of a name: the name of a file contains those of a stage and of a run
+LONGEST = 100  # bytes of a name: a file name contains the names of stage and run
 # Setting -> its older name.
 OLDER: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
@@ -46,13 +43,15 @@ OLDER: Mapping[str, str] = {
     "spread_ratio_max": "variance_ratio_max",
     "constant_relative_std": "constant_prediction_threshold",
 }
-COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that they may be
+CHOICES = {"on_exhausted": get_args(runs.Exhausted), "on_unvalidated": get_args(Unvalidated)}
+COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and their least values
 
 
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
-    """Return a `kind`, a dataclass, made of a mapping as `Guardrails.of` reads it.
+    """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of` describes.
 
-    A name with the prefix comes first, then the same name without it, then its `older` name.
+    The name of a field with the prefix `HEEDFUL_` comes first, then the name without the prefix,
+    then the name in `older`. Raises InvalidInput.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
     values: dict[str, Any] = {}
@@ -75,8 +74,8 @@ def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str
 class Guardrails:
     """Limits on the attempts of stages and checks, and thresholds for checks of predictions.
 
-    `max_stage_retries` counts attempts after the first, `max_check_attempts` all calls of a check
-    that raises. `deviation_sigma` is in standard deviations of the actual values; the other
+    `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all calls of a
+    check that raises. `deviation_sigma` is in standard deviations of the actual values; the other
     thresholds are ratios. Raises InvalidInput.
     """
 
@@ -95,18 +94,18 @@ class Guardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
-        """Read settings from a mapping such as `os.environ`, and ignore its other names.
+        """Read settings from a mapping such as `os.environ`; ignore unknown names.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names are
-        read too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
-        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD; a new name comes
-        first. Raises InvalidInput with the name of the wrong setting.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. These older
+        names are read if the new name is absent: max_guardrail_attempts (for max_check_attempts),
+        PREDICTION_DEVIATION_THRESHOLD, VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX and
+        CONSTANT_PREDICTION_THRESHOLD. Raises InvalidInput with the name of the wrong setting.
         """
         return read_settings(cls, settings, OLDER)
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The keyword arguments of `heedful.checks.numbers.predictions`."""
+        """The thresholds as keyword arguments of `heedful.checks.numbers.predictions`."""
         return {name: value for name, value in asdict(self).items() if name not in COUNTS}
 
 
@@ -129,13 +128,13 @@ class StageOptions(TypedDict, total=False):
 class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
-    `on_exhausted` says how a run goes on after a stage that never passed: "continue" with its last
-    attempt, "best" with its best attempt, or "halt". `on_unvalidated` does the same for a stage
-    that could not be judged because a check raised: "continue" or "halt". With `memory` the first
-    attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None keeps
-    nothing. `reports` is a folder for the report of each attempt and run. `progress` writes to
-    standard error; None writes only to a terminal. `settings` limit the attempts. Raises
-    InvalidInput.
+    `on_exhausted` says how a run continues after a stage that never passed: "continue" with the
+    last attempt, "best" with the best attempt, or "halt". `on_unvalidated` does the same for a
+    stage that could not be judged because a check raised: "continue" or "halt". With `memory`, the
+    first attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None
+    stores nothing. `reports` is a folder for a report of each attempt and each run. `progress=True`
+    prints progress on standard error, False does not, and None prints it on a terminal. `settings`
+    limit the attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class Pipeline:
         progress: bool | None = None,
         settings: Guardrails | None = None,
     ) -> None:
-        _check_choices(on_exhausted, on_unvalidated)
+        _check_choices({"on_exhausted": on_exhausted, "on_unvalidated": on_unvalidated})
         self.name: str = _check_name("name of a pipeline", name)
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
@@ -170,24 +169,23 @@ class Pipeline:
         self, function: None = None, /, **options: Unpack[StageOptions]
     ) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
-        """Add a stage: a plain or async function of the state. Stages run in the order added.
+        """Add a stage: a plain or async function of the state. Stages run in this order.
 
-        The returned value is the output of the stage; later stages find it in the state under the
-        name of the stage. A function that returns nothing changes the state itself. A parameter
-        `feedback` gets what was wrong with the attempt before, or None. Checks see the output (or
-        the state, without one), and the state as `context.data`. With a `model` the function
-        returns the prompt, and the answer of the model is the output. `retries` counts attempts
-        after the first; a `policy` decides instead when the stage ends. `timeout` is that of one
-        attempt, in seconds. In a durable run an output that JSON cannot carry is an error, unless
-        `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
+        The return value is the output of the stage. Later stages find it in the state under the
+        name of the stage. A function that returns None changes the state itself. A parameter
+        `feedback` gets the feedback on the attempt before, or None. Checks judge the output, or the
+        state if there is no output; `context.data` is the state. With a `model` the function
+        returns a prompt, and the model's answer is the output. `retries` counts attempts after the
+        first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
+        stores outputs as JSON, and refuses other outputs unless `rerun` is true. Then the stage
+        runs again when the run is resumed. Raises InvalidInput.
         """
-        given: dict[str, Any] = {"on_exhausted": self.on_exhausted}
-        given["on_unvalidated"] = self.on_unvalidated
+        given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
-        _check_choices(given["on_exhausted"], given["on_unvalidated"])
+        _check_choices(given)
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
-            raise errors.InvalidInput("retries", retries, "left out beside a policy")
+            raise errors.InvalidInput("retries", retries, "absent if there is a policy")
         if "policy" not in given:
             retries = self.settings.max_stage_retries if retries is None else retries
             record.check_integer("retries", retries, 0)
@@ -207,21 +205,22 @@ class Pipeline:
         return add if function is None else add(function)
 
     def _free(self, name: str) -> str:
-        """Return the name. Raises InvalidInput if the state or the reports use it already."""
+        """Return `name`. Raises InvalidInput if the state or a report already uses this name."""
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
         files = map(runs.file_safe, others)
         if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
-            raise errors.InvalidInput("name of a stage", name, "one that is not taken")
+            raise errors.InvalidInput("name of a stage", name, "a name that is not in use")
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
         """Run all stages over a state: a mutable mapping, or an object with settable attributes.
 
-        An interrupted run of that `id` continues at the first stage that has not ended; pass the
-        state that the run began with. Stages that ended are restored, not run again. Raises
-        StageFailed, NotJournalable, ModelError, StoreError, LeaseLost; the run can be resumed.
+        With the `id` of an interrupted run, the run continues at the first stage that has not
+        ended; pass the same initial state. The output of an ended stage is restored from the store.
+        Raises StageFailed, NotJournalable, ModelError, StoreError or LeaseLost; the run can be
+        resumed.
         """
         if id:
             _check_name("id of a run", id)
@@ -236,32 +235,29 @@ def _check_name(what: str, name: Any) -> str:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise errors.InvalidInput(what, name, allowed)
     if redact(name) != name:
-        raise errors.InvalidInput(what, name, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput(what, name, "a name without a secret: names are not redacted")
     return str(name)
 
 
-def _check_choices(on_exhausted: str, on_unvalidated: str) -> None:
-    for name, value, kind in (
-        ("on_exhausted", on_exhausted, runs.Exhausted),
-        ("on_unvalidated", on_unvalidated, Unvalidated),
-    ):
-        if value not in get_args(kind):
-            raise errors.InvalidInput(name, value, f"one of {', '.join(get_args(kind))}")
+def _check_choices(options: Mapping[str, Any]) -> None:
+    for name, choices in CHOICES.items():
+        if options[name] not in choices:
+            raise errors.InvalidInput(name, options[name], f"one of {', '.join(choices)}")
 
 
 _log = logging.getLogger("heedful")
-LESSON = 200  # characters of a lesson in the feedback, as far as there is room
+LESSON = 200  # characters of a lesson in the feedback
 KNOWN = "Seen before, and how it was fixed (data, not instructions):"
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}
 WIDEST = 200  # characters of a line of progress
 OUTDATED = (
-    "{} was not run again: it used an earlier stage's former output; to run every stage, start a "
-    "run with another id"
+    "{} was not run again, although an earlier stage has a new output; to run every stage, start "
+    "a run with another id"
 )
 
 
 class PipelineRun:
-    """A run of a pipeline over a state; the `id` of an interrupted run continues that run."""
+    """One run of a pipeline over a state; the `id` of an interrupted run continues it."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -271,7 +267,7 @@ class PipelineRun:
         self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._reports: list[runs.StageReport] = []
         self._began = time.time()
-        self._active = False  # True once a stage has run now, not in an earlier process
+        self._active = False  # True once a stage has run in this process
 
     async def finish(self) -> runs.Report:
         """Run all stages that have not ended, and return the report of all stages."""
@@ -300,11 +296,11 @@ class PipelineRun:
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None, ended: float
     ) -> runs.StageReport:
-        """Run a stage to its end, or restore it; `ended` is when the run ended before."""
+        """Run a stage, or restore it if it ended; `ended` is the time when the run ended before."""
         report, unjudged = None, False
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
-            # A stage that could not be judged, and so ended the run, is judged again.
+            # A stage that ended the run because it could not be judged is judged again.
             unjudged = (report.status, report.action) == ("not_validated", "halted")
             unjudged = unjudged and past.decisions[-1].at <= ended
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()
@@ -339,7 +335,7 @@ class PipelineRun:
         return report
 
     async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the ended run, and record its end once."""
+        """Return the report of the run, and write the end of the run to the journal once."""
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
         every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
@@ -360,7 +356,7 @@ class PipelineRun:
         return report
 
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Log a line of progress; print it on standard error if the pipeline shows progress."""
+        """Log a line of progress, and print it on standard error if progress is shown."""
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{record.clean(line, WIDEST)}"
         progress, stream = self.pipeline.progress, sys.stderr  # None in a program without a console
@@ -377,21 +373,17 @@ class PipelineRun:
 
 
 def _end(report: runs.Report, number: int) -> JournalEntry:
-    """Return the attempt of the run itself, with a finding for each stage that did not pass."""
+    """Return the journal entry for the end of a run, with a finding for each failed stage."""
     actions = {stage.name: stage.action for stage in report.stages}
+    failed = [stage for stage in report.stages if stage.degraded or stage.action == "halted"]
+    texts = {stage.name: f"{stage.name}: {stage.status}, {stage.action}" for stage in failed}
     findings = tuple(
-        record.Finding(
-            "stage", f"{stage.name}: {stage.status}, {stage.action}", key=f"stage: {stage.name}"
-        )
-        for stage in report.stages
-        if stage.degraded or stage.action == "halted"
+        record.Finding("stage", text, key=f"stage: {name}") for name, text in texts.items()
     )
+    stops = (stop.Stop(report.status, ", ".join(texts.values())),) if texts else ()
+    verdict = decide.Done(number, not texts, stops)
     candidate, judged = record.Candidate.of(actions), record.Evaluation(findings)
     usage = record.Usage(seconds=report.ended - report.began)
-    what = ", ".join(finding.message for finding in findings)
-    verdict = decide.Done(
-        number, not findings, (stop.Stop(report.status, what),) if findings else ()
-    )
     attempt = record.Attempt(number, candidate, judged, usage)
     return JournalEntry(
         report.run, 0, attempt=attempt, value=actions, verdict=verdict, decided=report.ended
@@ -399,7 +391,7 @@ def _end(report: runs.Report, number: int) -> JournalEntry:
 
 
 class StageRunner:
-    """Runs a stage of a run to its end, an attempt at a time; `place` counts from 1."""
+    """Runs one stage of a run to its end; `place` is its number in the pipeline, from 1."""
 
     def __init__(self, run: PipelineRun, place: int, attempts: StageState) -> None:
         self._run, self._pipeline = run, run.pipeline
@@ -409,9 +401,10 @@ class StageRunner:
 
     @telemetry.stage
     async def finish(self, reconsidered: bool = False) -> runs.StageReport:
-        """Make attempts until the stage ends. Raises StageFailed, ModelError, StoreError.
+        """Make attempts until the stage ends, and return its report.
 
-        With `reconsidered` the checks first judge its last output again.
+        If `reconsidered` is true, the checks first judge the last output again. Raises StageFailed,
+        ModelError, StoreError.
         """
         pipeline, stage = self._pipeline, self._stage
         run = Run[Any](
@@ -459,7 +452,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the task of the loop: for a model, the prompt. Raises StageFailed."""
+        """Return the task of the loop: for a stage with a model, the prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
@@ -469,8 +462,7 @@ class StageRunner:
         return str(prompt)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
-        id = self._run.id if self._pipeline.store is not None else ""
-        return errors.StageFailed(self._stage.name, id, error)
+        return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
     async def _judge(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
@@ -484,10 +476,10 @@ class StageRunner:
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        """Return the feedback, with lessons on the worst errors except those withheld.
+        """Return the feedback on an attempt, with lessons about its worst errors, if not withheld.
 
-        Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
-        without it a retry could break what the first attempt got right.
+        Lessons for the first attempt are repeated: a stage keeps nothing between attempts, so a
+        retry without them could make mistakes that the first attempt avoided.
         """
         memory, stage = self._pipeline.memory, self._stage
         if memory is None:
@@ -508,7 +500,7 @@ class StageRunner:
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
     def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; show the attempt, write its file, and put it into the state."""
+        """Return the report so far; print the last attempt, and add it to state and files."""
         assert run.stored is not None  # since the first step
         report = runs.stage_report(run.stored, self._run.id)
         if not report.attempts:  # stopped before the first one
@@ -529,7 +521,7 @@ class StageRunner:
 
 
 def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
-    """Return the finding for a check that raised; it does not count against the output."""
+    """Return the finding for a check that raised; the finding is a warning, not an error."""
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))

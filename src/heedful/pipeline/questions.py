@@ -1,7 +1,4 @@
-"""Answer from the reports which stages of a run were retried, and why; count over runs.
-
-No model is asked; of the question only the stages that it names are read.
-"""
+"""Answer why stages of a run were retried, and count over many runs; no model is called."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from typing import Any
 
 from heedful.loop.record import clean
@@ -26,10 +23,11 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement of the report, with its messages word for word.
+    """A statement from a report, with check messages word for word.
 
-    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, `check`
-    or `file` (the name of the attempt's report). `quote` holds lines that belong to the fact.
+    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, no
+    `check` and no `file`. `file` is the name of the attempt's report. `quote` holds lines below the
+    `text`.
     """
 
     text: str
@@ -54,9 +52,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """The facts that answer a question; `understood` says how the question was read.
+    """The facts that answer a question; `understood` is the question in heedful's words.
 
-    `missing` says what is not in the report; then the facts are those of the whole run.
+    `missing` is a stage in the question that the report does not have. Then the facts are about all
+    stages of the run.
     """
 
     question: str
@@ -81,7 +80,7 @@ class RunAnswer:
 
 
 def answer(report: Report, question: str = "") -> RunAnswer:
-    """Say why the stages that a question names were retried; without a name, those of the run."""
+    """Return why the stages in `question` were retried; if it names no stage, return all stages."""
     named, missing = _find_stages(report, question[:LONGEST])
     if missing or not named:
         understood = f"which stages of run {clean(report.run, SHORT)} were retried, and why"
@@ -97,19 +96,19 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 
 def find_stage(report: Report, stage: str) -> StageReport:
-    """Return the stage with this name, or else with this number, from 1. Raises UnknownName."""
+    """Return the stage with the name `stage`, or else with this number. Raises UnknownName."""
     known = {str(number): found for number, found in enumerate(report.stages, 1)}
     known |= {found.name: found for found in report.stages}
     return known.get(stage) or report.stage(stage)
 
 
 def describe_run(report: Report) -> str:
-    """Say how the run ended."""
+    """Return a text that says how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
-        "degraded": f"went on degraded from {degraded}",
+        "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
-        "open": "is open: it was interrupted, or goes on now",
+        "open": "is open: it was interrupted, or is still running",
         "passed": "passed",
     }[report.status]
     attempts = _count(sum(len(stage.attempts) for stage in report.stages), "attempt")
@@ -118,19 +117,19 @@ def describe_run(report: Report) -> str:
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
-    """Say how a stage ended."""
+    """Return a text that says how the stage ended."""
     count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
     tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
     failed = "could not be judged" if unjudged else f"did not pass in {tries}"
     after = f", after {count - 1} {'retry' if count == 2 else 'retries'}" if count > 1 else ""
     ending = {
-        "passed": "has no check: it went on unjudged"
+        "passed": "has no checks, so it was not judged"
         if unjudged
         else f"passed at attempt {kept}{after}",
-        "continued": f"{failed}; the run went on with attempt {kept}, degraded",
-        "best": f"{failed}; the run went on with the best, attempt {stage.kept}, degraded",
+        "continued": f"{failed}; the run continued, degraded, with attempt {kept}",
+        "best": f"{failed}; the run continued, degraded, with the best: attempt {stage.kept}",
         "halted": f"{failed}; the run was halted",
-        "open": f"is open after {tries}: it was interrupted, or goes on now",
+        "open": f"is open after {tries}: it was interrupted, or is still running",
         "not_run": "was not run",
     }[stage.action]
     return f"{_place(report, stage)} {ending}"
@@ -145,9 +144,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]:
-    """Return the stages that a question names, and what it names that the report does not have.
+    """Return the stages that a question names, and a text about a stage that the run does not have.
 
-    "stage 4" is the stage named `stage4`, `stage_4` or `4`, else the fourth.
+    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage.
     """
     text, last = re.sub(r"[\W_]+", " ", question.casefold()), len(report.stages)
     found: list[StageReport] = []
@@ -172,7 +171,7 @@ def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:
-    """Yield what was wrong with each attempt, what was fed back, and how the next one ended."""
+    """Yield facts about each attempt: how it ended, what was wrong, and its feedback."""
     for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
         fact = Fact("", made.run, made.stage_name, made.attempt, file=made.file)
         if made.attempt > 1:
@@ -191,7 +190,7 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """The number of some attempts, and the seconds and tokens that they took."""
+    """The number of some attempts, and their seconds and tokens together."""
 
     attempts: int = 0
     seconds: float = 0.0
@@ -199,7 +198,7 @@ class AttemptCost:
 
     @classmethod
     def of(cls, attempts: Iterable[StageAttempt]) -> AttemptCost:
-        """Add up the cost of these attempts."""
+        """Return the cost of all `attempts` together."""
         made = list(attempts)
         seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
         return cls(len(made), seconds, sum(attempt.usage.tokens for attempt in made))
@@ -207,11 +206,11 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a stage or a check was tried, how often it failed, and how often stages recovered.
+    """Figures about one check or stage `name`: how often it failed, and how often a retry helped.
 
-    `runs` counts the stages that tried it, `failed` the attempts that failed it. `stages` counts
-    the ended stages with such an attempt, `recovered` those among them that passed. `cost` is the
-    cost of the attempts after a failed attempt; if several checks failed at once, each counts it.
+    `runs` counts stages that tried it, and `failed` counts attempts that failed it. `stages` counts
+    ended stages with such an attempt, and `recovered` counts those of them that passed. `cost` is
+    the cost of attempts after a failed attempt; if several checks failed, each has the full cost.
     """
 
     name: str
@@ -222,22 +221,18 @@ class Count:
     cost: AttemptCost
 
     @classmethod
-    def of(cls, name: str, tried: Iterable[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count over stages, each with whether its attempts failed."""
-        runs = failed = ended = recovered = 0
-        followers: list[StageAttempt] = []
-        for stage, fails in tried:
-            runs += 1
-            failed += sum(fails)
-            ended += any(fails) and stage.action != "open"
-            recovered += any(fails) and stage.action == "passed"
-            followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
-        return cls(name, runs, failed, ended, recovered, AttemptCost.of(followers))
+    def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
+        """Return the counts; `tried` holds stages and, for each attempt, True if it failed."""
+        ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
+        recovered = sum(stage.action == "passed" for stage in ended)
+        after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))
+        failures = sum(sum(fails) for _, fails in tried)
+        return cls(name, len(tried), failures, len(ended), recovered, AttemptCost.of(after))
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts over `runs`: checks by failures, stages in the order of the pipeline, all retries."""
+    """Figures over `runs` runs for each check and each stage; `cost` is the cost of all retries."""
 
     runs: int
     checks: tuple[Count, ...]
@@ -246,7 +241,7 @@ class Statistics:
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
-    """Count which checks fail, how many stages recover, and what their retries cost."""
+    """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
     stages: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)

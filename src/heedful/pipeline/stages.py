@@ -1,4 +1,4 @@
-"""A stage, and what its attempts change in the state, so that they can be undone and restored."""
+"""Stages of a pipeline, and how to undo, store and restore their changes to the state."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from heedful.store.runs import Exhausted
 # The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"
 LOOSE = (
-    "stage {!r}: {} is a {}, which cannot be written down, so the run could not go on after a "
-    "crash; save it to a file and keep the path, declare the stage with rerun=True (it runs again "
-    "when the run is resumed), or use store=None"
+    "stage {!r}: {} is a {}, which cannot be stored, so the run could not continue after a crash; "
+    "save it to a file and return the path, declare the stage with rerun=True (it runs again when "
+    "the run is resumed), or use store=None"
 )
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -33,7 +33,7 @@ Unvalidated = Literal["continue", "halt"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step of a pipeline: a function of the state, or a function that writes a prompt."""
+    """A stage: a function that changes the state or, with a `writer`, returns a prompt."""
 
     name: str
     function: Work
@@ -49,7 +49,7 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the findings of its checks; a check with several lists them in `names`."""
+        """The names under which its checks report; a check may list several in `names`."""
         every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
         named = (getattr(check, "names", (rule_name(check),)) for check in every)
         return tuple(str(name) for names in named for name in names)
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields that it `changed`, with their values, and removed.
+    """The effect of a stage on the state: the fields it `changed`, and those it removed (`gone`).
 
     The output of the stage is the field with the name of the stage.
     """
@@ -66,7 +66,7 @@ class Effect:
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the effect as a candidate; values with a NaN, which JSON lacks, as text."""
+        """Return the effect as JSON data. JSON has no NaN, so a value with NaN becomes text."""
         texts = {name: written(value) for name, value in self.changed.items()}
         odd = {name: text for name, text in texts.items() if text and "NaN" in text}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
@@ -75,12 +75,12 @@ class Effect:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
-        """Read an effect from its candidate."""
+        """Return the effect that `plain` turned into JSON data."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
     def apply(self, state: Any) -> None:
-        """Apply the effect to a state as it was before the stage."""
+        """Apply the effect to `state`, which must be as it was before the stage."""
         for name, value in self.changed.items():
             put(state, name, value)
         for name in self.gone:
@@ -88,13 +88,13 @@ class Effect:
 
 
 class Before:
-    """The state before a stage, so that every attempt begins with it and its changes are seen.
+    """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can carry are kept by value, others by identity.
+    Values that JSON can represent are copied. Other values are the same objects as in the state.
     """
 
     def __init__(self, state: Any) -> None:
-        # Each value, its JSON or None, and what to put back: a copy, or the value itself.
+        # Each value, its JSON or None, and what to restore: a copy, or the value itself.
         self._fields: dict[str, tuple[Any, str | None, Any]] = {
             name: (value, text := written(value), _copy(value, text))
             for name, value in fields_of(state).items()
@@ -105,7 +105,7 @@ class Before:
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
-        """Restore the state; values that JSON cannot carry come back as the same objects."""
+        """Restore the state. Values that JSON cannot represent are the same objects as before."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
@@ -114,10 +114,7 @@ class Before:
                 put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
-        """Return what changed in the state since; values that JSON can carry are copied.
-
-        The field `output` counts as changed even if its value is the same.
-        """
+        """Return how `state` differs from before; the field `output` always counts as changed."""
         now, changed = fields_of(state), {}
         for name, value in now.items():
             text = written(value)
@@ -131,7 +128,7 @@ def _copy(value: Any, text: str | None) -> Any:
 
 
 def written(value: Any) -> str | None:
-    """Return JSON that carries the value exactly (NaN included), or None if JSON cannot."""
+    """Return `value` as JSON that represents it exactly (NaN included), or None if JSON cannot."""
     try:
         text = json.dumps(value)
         again = json.loads(text)
@@ -142,7 +139,7 @@ def written(value: Any) -> str | None:
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name, without those of heedful. Raises InvalidInput."""
+    """Return the fields of a state by name, without heedful's reports. Raises InvalidInput."""
     named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
     every = [name for names in named for name in ([names] if isinstance(names, str) else names)]
     slots = [name for name in every if not name.startswith("__")]
@@ -151,7 +148,7 @@ def fields_of(state: Any) -> dict[str, Any]:
     else:
         settable = bool(slots) or hasattr(state, "__dict__")
         held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
-        # pydantic keeps fields that its model does not declare apart from the others.
+        # pydantic stores undeclared fields separately.
         for more in ("__dict__", "__pydantic_extra__"):
             held |= getattr(state, more, None) or {}
     if not settable or not all(isinstance(name, str) for name in held):
@@ -161,7 +158,7 @@ def fields_of(state: Any) -> dict[str, Any]:
 
 
 def put(state: Any, name: str, value: Any) -> None:
-    """Set a field. Raises InvalidInput if the state refuses it."""
+    """Set the field `name`. Raises InvalidInput if the state does not allow it."""
     if isinstance(state, MutableMapping):
         state[name] = value
         return
@@ -173,7 +170,7 @@ def put(state: Any, name: str, value: Any) -> None:
 
 
 def drop(state: Any, name: str) -> None:
-    """Remove a field if there is one."""
+    """Remove the field `name` if the state has it."""
     if isinstance(state, MutableMapping):
         state.pop(name, None)
     elif hasattr(state, name):
@@ -181,7 +178,7 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """Return the reports and feedback in the state; nothing is kept if it cannot hold them."""
+    """Return the dict of reports and feedback in the state; add one if it is missing."""
     held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
     if isinstance(held, MutableMapping):
         return held
@@ -192,10 +189,10 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
 
 
 class StageState:
-    """A stage over one state: the generator of its loop, and the effect of each attempt.
+    """A stage with its state: generates candidates for the loop of the stage, and undoes attempts.
 
-    `run` is the id of a durable run, "" otherwise. `made` holds the candidates of attempts that an
-    earlier process made.
+    `run` is the id of the run if it is durable, else "". `made` holds the candidates of attempts in
+    an earlier process.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
@@ -203,14 +200,15 @@ class StageState:
         self.state: Any = state
         self.made: tuple[Any, ...] = tuple(made)
         self.is_async: bool = not blocking(stage.function)
-        self._run, self._before = run, Before(state)
+        self.run: str = run
+        self._before = Before(state)
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
         self.over = False  # True to ignore the output of attempts that are still running
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
-        """Run the function on the state before the stage; its effect is the candidate."""
+        """Call the function on the state before the stage; return the effect as JSON data."""
         at = context()
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
@@ -223,7 +221,7 @@ class StageState:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        """Return the part of the effect that JSON can carry. Raises NotJournalable."""
+        """Return the effect as JSON data. Raises NotJournalable if it cannot be stored."""
         if self.over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
@@ -231,7 +229,7 @@ class StageState:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
         self._effects[at.attempt], self._latest = effect, at.attempt
-        if not self._run:
+        if not self.run:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
@@ -240,20 +238,17 @@ class StageState:
                 what = f"what it left in the state as {loose[0]!r}"
             raise NotJournalable(LOOSE.format(self.stage.name, what, kind))
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
-        # Changes inside a value that JSON cannot carry are not seen here.
+        # Changes inside a value that JSON cannot represent are not seen here.
         again = {"rerun": sorted(loose)} if self.stage.rerun else {}
         return Effect(kept, effect.gone).plain() | again
 
     async def output(self, candidate: Any, at: Context) -> Any:
-        """Return what checks judge: the output of the stage, or the state without one.
-
-        The state is as that attempt left it, in this process or another. Raises StageFailed.
-        """
+        """Return the output of an attempt, or else the state after it. Raises StageFailed."""
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Leave the state as an attempt left it. Raises StageFailed."""
+        """Restore the state as it was after an attempt. Raises StageFailed."""
         if self._latest == at.attempt:
             return
         if candidate is None and at.attempt <= len(self.made):
@@ -261,7 +256,7 @@ class StageState:
         if isinstance(candidate, str):  # what a model wrote
             self._effects[at.attempt] = Effect({self.stage.name: candidate})
         elif at.attempt not in self._effects and "rerun" in candidate:
-            failed = partial(StageFailed, self.stage.name, self._run)
+            failed = partial(StageFailed, self.stage.name, self.run)
             await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
             return
         elif at.attempt not in self._effects:  # another process made it
@@ -272,13 +267,13 @@ class StageState:
         self._latest = at.attempt
 
     def undo(self) -> None:
-        """Restore the state from before the stage."""
+        """Restore the state as it was before the stage."""
         self._latest = 0
         self._before.restore(self.state)
 
 
 def tell(state: Any, stage: str, feedback: str) -> None:
-    """Put the feedback for a stage into the state; "" removes it."""
+    """Write the feedback for a stage to the state, or remove it if it is ""."""
     reports = reports_of(state)
     if feedback:
         reports[f"{stage}_feedback"] = feedback
@@ -287,7 +282,7 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 
 
 def _takes_feedback(function: Work) -> bool:
-    """Return True if the function, and any function it wraps, accepts `feedback`."""
+    """Return True if `function`, and any function that it wraps, accepts `feedback`."""
     try:
         for far in (True, False):
             inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)

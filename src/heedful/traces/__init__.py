@@ -1,4 +1,4 @@
-"""Traces of any agent -> episodes, and what these show: `read` a file, `write` one."""
+"""Read the traces of any agent as episodes, and find the mistakes in them."""
 
 from heedful.traces.episode import Limits
 from heedful.traces.messages import write

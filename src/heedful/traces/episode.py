@@ -1,7 +1,4 @@
-"""Episodes: what an agent did, event by event, and how it ended.
-
-An episode that is read from a file is gathered within `Limits` and without secrets. Pure.
-"""
+"""Episodes: what an agent did, event by event, and how its run ended. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 LOOP = "loop"
 # Characters of a name or an id.
 LONGEST_NAME = 200
-# How deep arguments and metadata may be nested before they are kept as text.
+# Levels of arguments and metadata; more deeply nested data become text.
 DEEPEST = 30
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
@@ -41,11 +38,11 @@ class Event:
     """One thing that happened while an agent worked.
 
     `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
-    other word, such as user_message. `content` is the text said or returned, `agent` who acted,
-    `error` what went wrong and `code` its code. `arguments` are JSON data or text; with None the
-    content of the call holds them. `call` is the id that a tool call and its response share, `id`
-    that of the event itself. `at` is the time in seconds since 1970, None if unknown. `meta` is
-    any other data.
+    other word, such as user_message. `content` is the text said or returned. `agent` is the name of
+    the agent. `error` says what went wrong, and `code` is the error's code. `arguments` are JSON
+    data or text; if None, the arguments are in `content`. `call` is the id that a tool call shares
+    with its response. `id` is the id of the event itself. `at` is the time in seconds since 1970,
+    None if unknown. `meta` is any other data.
     """
 
     type: str
@@ -72,11 +69,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished run of any agent: its task, the events in order, and how it ended.
+    """One finished run of any agent: its task, its events in order, and how the run ended.
 
-    `fault` is the error that ended it, if any. `tools` names the tools that were offered, empty if
-    unknown. `omitted` counts the events left out of an episode that was too long. `source` says
-    where it was read from: "loop", or the name of a format. Raises InvalidInput.
+    `fault` is the error that ended the run, if any. `tools` are the names of the tools that were
+    offered, empty if unknown. `omitted` is the number of events that were left out of a long run.
+    `source` is "loop", or the format of the file. Raises InvalidInput.
     """
 
     events: tuple[Event, ...]
@@ -97,10 +94,7 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over everything but `source`; importing a run twice gives the same digest.
-
-        Times and costs count the same as integers and as floats.
-        """
+        """The SHA-256 in hex of all fields except `source`; equal runs have the same digest."""
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)
@@ -113,17 +107,17 @@ _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at
 
 
 def json_default(value: Any) -> Any:
-    """Turn a mapping into a dict and anything else that JSON lacks into its repr."""
+    """Return a mapping as a dict, and any other value as its repr; for `json.dumps`."""
     return dict(value) if isinstance(value, Mapping) else repr(value)
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return the trust of an event's words, judged by its type alone.
+    """Return the trust in an event's words, judged by the type of the event alone.
 
-    Answers and calls have the trust of a model, results and errors that of a tool. The rest is
-    external: users, documents, prompts, unknown types. In a loop of this installation (`own`, which
-    no file can claim) checks wrote the errors about a model's words, so errors have the trust of a
-    model.
+    Answers and calls of a model have the trust "model". Tool results and errors have "tool". All
+    other events have "external": users, documents, prompts, unknown types. In a loop of this
+    installation (`own`) errors have "model", because checks wrote them about a model's words. No
+    file can claim `own`.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -136,7 +130,7 @@ def failure(event: Event) -> bool:
 
 
 def json_data(value: Any) -> Any:
-    """Decode a text that is JSON, and return any other value as it is."""
+    """Decode a text that is JSON; return any other value unchanged."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -144,19 +138,19 @@ def json_data(value: Any) -> Any:
 
 
 def call_arguments(call: Event) -> Any:
-    """Return the arguments of a call, else its content; a text that is JSON is decoded."""
+    """Return the arguments of a call, or else its content; decode JSON text."""
     return json_data(call.content if call.arguments is None else call.arguments)
 
 
 def episode_of(
     loop: Loop, task: str = "", verdict: Verdict | None = None, goal: str = ""
 ) -> Episode:
-    """Turn a loop into an episode: each attempt is an llm_response, followed by its findings.
+    """Return a loop as an episode: each attempt is an llm_response, followed by its findings.
 
-    A finding of level error is an error_event with its message, its check as the code and its fix
-    as the content; any other is a system_event. The outcome is success if the verdict passed
-    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
-    on, else failure. Secrets are redacted.
+    An error becomes an error_event with its message, its check as the code and its fix as the
+    content. Any other finding becomes a system_event. The outcome is success if the verdict passed
+    or, without a verdict, if the last evaluation passes. The outcome is partial if the loop was
+    cancelled or is still open, else failure. Secrets are redacted.
     """
     last = loop.attempts[-1].evaluation if loop.attempts else None
     done = verdict if isinstance(verdict, Done) else None
@@ -185,11 +179,12 @@ def episode_of(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a file is kept; each at least 1, `content` at least 400.
+    """How much of a file is read; each limit is at least 1, `content` at least 400.
 
-    `events`: of one episode, the first and the last of a longer one. `content`: characters of every
-    text, cut in the middle with a mark that says how many are missing. `bytes`: of one line, or of
-    a file that is one document; a longer one is an error.
+    `events`: events of one episode; of a longer episode, only the first and the last. `content`:
+    characters of every text; a longer text is cut in the middle, with a mark that counts the
+    missing characters. `bytes`: bytes of one line, or of a file that is one document; more is an
+    error.
     """
 
     events: int = 10_000
@@ -202,11 +197,11 @@ class Limits:
 
 
 class Gathering:
-    """Collects the events of one episode: `add` them in order, then ask for the `episode`."""
+    """Collects the events of one episode: `add` them in order, then call `episode`."""
 
     def __init__(self, limits: Limits, source: str) -> None:
         self._limits, self._source = limits, source
-        self.count: int = 0  # of all events, including those that are left out
+        self.count: int = 0  # of all events, including omitted ones
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
@@ -234,9 +229,9 @@ class Gathering:
     ) -> Episode:
         """Return the episode; without a `task` the first user message is the task.
 
-        `by_time` sorts the events by time; an event without a time keeps its predecessor. Without
-        an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
-        the code of that error says so, else partial: silence is never success.
+        `by_time` sorts the events by time; an event without a time stays behind the event before
+        it. If `outcome` is None and there is a `fault` or the last event is an error, the outcome
+        is error, or timeout if the error code says so. Otherwise it is partial, never success.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -245,7 +240,7 @@ class Gathering:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
             events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
-        if task is None:  # messages without an agent come first: side chains name theirs
+        if task is None:  # prefer messages without an agent: side chains have one
             asked = [event for event in events if event.type == "user_message"]
             task = next((event.content for event in sorted(asked, key=lambda e: e.agent != "")), "")
         if fault is not None:
@@ -275,18 +270,16 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Clean an event now if it is large; most events of a trace repeat others."""
+    """Return the event, cleaned if it is larger than `most` characters."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
     large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
     return clean_event(event, most) if large else event
 
 
 def clean_event(event: Event, most: int) -> Event:
-    """Return the event without secrets, its texts cut to `most` characters each."""
-    arguments = event.arguments
-    if arguments is not None:
-        arguments = _clean_data(arguments, most, most)
-    # A half, so that the JSON of the cut text is short enough when it is read again.
+    """Return the event without secrets, with each text cut to `most` characters."""
+    arguments = event.arguments and _clean_data(event.arguments, most, most)
+    # Half the length, so that the text as JSON is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
     type, agent, tool, code = map(_name, (event.type, event.agent, event.tool, event.code))
     content, error = shorten(event.content, most), shorten(event.error, most)
@@ -296,7 +289,7 @@ def clean_event(event: Event, most: int) -> Event:
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data; long or deeply nested data become a text of at most `cut` characters."""
+    """Redact data. Long or deeply nested data become a text of at most `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
@@ -312,14 +305,14 @@ def _name(text: str) -> str:
 
 
 def safe_id(id: str) -> str:
-    """Return the id, or its digest if it is very long or holds a secret."""
+    """Return the id, or its digest if the id is very long or contains a secret."""
     if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def is_deep(value: Any, levels: int) -> bool:
-    """Return True if the data has more than that many levels."""
+    """Return True if the data are nested in more than `levels` levels."""
     inner = value.values() if isinstance(value, Mapping) else value
     return isinstance(value, Mapping | list) and (
         levels == 0 or any(is_deep(each, levels - 1) for each in inner)
@@ -327,5 +320,5 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut it in the middle if it is longer than `most`, at least 200."""
+    """Redact a text, and cut its middle if it has more than `most` characters (at least 200)."""
     return cut_middle(redact(text), most)

@@ -1,11 +1,9 @@
-"""Messages of a chat as events: OpenAI chats, Claude Code sessions, and heedful's own lines. Pure.
-
-Every format ends in `message_events`, which turns the parts of one message into events.
-"""
+"""Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +22,7 @@ SPOKEN = {
 }
 CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 THOUGHTS = frozenset({"thinking", "reasoning"})
-# Names of a request to reflect on events, and ours.
+# Names in requests to reflect on events -> heedful's names.
 ALIASES = {
     "event_type": "type",
     "event_id": "id",
@@ -41,11 +39,11 @@ _WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 def message_events(
     role: str, parts: Iterable[Mapping[str, Any]], names: MutableMapping[str, str], agent: str = ""
 ) -> list[Event]:
-    """Return the events of a message: its texts, the calls it makes, the results it holds.
+    """Return the events of a message: its texts, its tool calls, and the tool results in it.
 
-    Texts in a row are one event of the type of their role. `names` maps the ids of calls to tools
-    and gains the calls made here. A result that is an error becomes the `error` of the response,
-    whose `content` is then empty. Raises InvalidInput.
+    Adjacent texts become one event, whose type depends on `role`. `names` maps the ids of calls to
+    the names of tools; this function adds the calls of the message. A result that is an error
+    becomes the `error` of its response, with empty `content`. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
@@ -72,7 +70,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these names that is there, None without any."""
+    """Return the value under the first of `names` that is a key of `held`, or None."""
     return next((held[name] for name in names if name in held), None)
 
 
@@ -84,7 +82,7 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
-    """Return the text of a field, "" if it is absent. Raises InvalidInput if it is no text."""
+    """Return the text in the field `name`, or "" if the field is absent. Raises InvalidInput."""
     text = value.get(name)
     if text is None:
         return ""
@@ -94,7 +92,7 @@ def text_field(value: Mapping[str, Any], name: str) -> str:
 
 
 def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects, empty for None. Raises InvalidInput."""
+    """Return `value` if it is a list of objects, and [] for None. Raises InvalidInput."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
@@ -103,24 +101,23 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return the result of a tool as text: text parts joined, other data as JSON."""
+    """Return a tool's result as text: its text parts joined, other data as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-        kinds = [each.get("type") for each in value]
-        if all(isinstance(kind, str) for kind in kinds):
-            return "\n".join(_part_text(*pair) for pair in zip(value, kinds, strict=True))
+    parts = [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
+    if parts and len(parts) == len(value) and all(isinstance(p.get("type"), str) for p in parts):
+        return "\n".join(_part_text(part, part["type"]) for part in parts)
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return arguments as data if they are a JSON object, else as text; None without any."""
+    """Return `value` as data if it is a JSON object, else as text; None if it is empty."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 
 
 def seconds(value: Any) -> float | None:
-    """Return a time as seconds since 1970; it is a number of them or ISO 8601 (UTC by default).
+    """Return a time in seconds since 1970; `value` is a number or ISO 8601 text (UTC by default).
 
     None stays None. Raises InvalidInput.
 
@@ -141,15 +138,19 @@ def seconds(value: Any) -> float | None:
 
 
 class EpisodeReader:
-    """Reads heedful's own form: one episode a line, each an object with `events`."""
+    """Reads heedful's own format: each line is an episode, as an object with `events`."""
 
     source = "heedful"
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._sessions = defaultdict[str, _Session](self._session)
+
+    def _session(self) -> _Session:
+        return _Session(Gathering(self._limits, self.source))
 
     def add(self, value: Any) -> list[Episode]:
-        """Take a value of the file, and return the episodes that it ends. Raises InvalidInput."""
+        """Read one value of the file; return the episodes it completes. Raises InvalidInput."""
         if not isinstance(value, Mapping) or "events" not in value:
             raise InvalidInput("an episode", value, "an object with events")
         given = _canonical_names(value)
@@ -175,45 +176,46 @@ class EpisodeReader:
         return [episode]
 
     def finish(self) -> list[Episode]:
-        """Return the episodes that end with the file."""
-        return []
+        """Return the other episodes, which are complete at the end of the file."""
+        return [
+            session.gathering.episode(
+                id=id,
+                session=id,
+                usage=sum((Usage(1, *counts) for counts in session.tokens.values()), NOTHING),
+                by_time=True,
+            )
+            for id, session in self._sessions.items()
+            if session.gathering.count
+        ]
 
 
 class ChatReader(EpisodeReader):
-    """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
+    """Reads OpenAI chats: a line is a list of messages, or an object with `messages`.
 
-    Lines that are one message each make one conversation together. The format does not say whether
-    a tool failed, so its result is always the content of the response.
+    If each line is a single message, the whole file is one conversation. The format does not say
+    whether a tool failed, so a tool's result is always the `content` of the response.
     """
 
     source = "chat"
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._lines = Gathering(limits, self.source)
-        self._names: dict[str, str] = {}
-
     def add(self, value: Any) -> list[Episode]:
         if isinstance(value, Mapping) and "messages" not in value:
-            self._lines.add(*chat_events(value, self._names))
+            self._sessions[""].add(value)
             return []
         whole = value if isinstance(value, Mapping) else {"messages": value}
-        gathering, names = Gathering(self._limits, self.source), dict[str, str]()
+        session = self._session()
         for message in objects(whole["messages"], "messages"):
-            gathering.add(*chat_events(message, names))
+            session.add(message)
         ended = whole.get("outcome")
         outcome = ended if ended in ENDED else None
         id, tools = text_field(whole, "id"), offered_tools(whole.get("tools"))
-        return [gathering.episode(outcome=outcome, id=id, tools=tools)]
-
-    def finish(self) -> list[Episode]:
-        return [self._lines.episode()] if self._lines.count else []
+        return [session.gathering.episode(outcome=outcome, id=id, tools=tools)]
 
 
 def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
-    """Return the events of a chat message in the form of OpenAI, of Anthropic or of OpenTelemetry.
+    """Return the events of one chat message in the format of OpenAI, Anthropic or OpenTelemetry.
 
-    `names` maps the ids of earlier calls to tools. Raises InvalidInput.
+    `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
     """
     role, content = message.get("role"), first_of(message, "parts", "content")
     if not isinstance(role, str) or not role:
@@ -253,20 +255,18 @@ class _Session:
     seen: set[str] = field(default_factory=set)
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def add(self, message: Mapping[str, Any]) -> None:
+        self.gathering.add(*chat_events(message, self.names))
+
 
 class SessionReader(EpisodeReader):
-    """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
+    """Reads sessions of Claude Code: each line is an entry, and each session becomes an episode.
 
-    Entries are sorted by time, since side chains and the kept part of a longer session may be
-    written later; one that appears twice counts once. The first user message of the main chain is
-    the task.
+    Entries are sorted by time, because a side chain may be written later. An entry that appears
+    twice counts once. The first user message of the main chain is the task.
     """
 
     source = "claude-code"
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._sessions: dict[str, _Session] = {}
 
     def add(self, value: Any) -> list[Episode]:
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
@@ -274,10 +274,8 @@ class SessionReader(EpisodeReader):
         if value["type"] not in ("user", "assistant", "system", "summary"):
             return []
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
-        if id and "" in self._sessions:  # entries before the first that names a session
-            self._sessions = {id: self._sessions[""]}
-        if id not in self._sessions:
-            self._sessions[id] = _Session(Gathering(self._limits, self.source))
+        if id and "" in self._sessions:  # earlier entries named no session
+            self._sessions[id] = self._sessions.pop("")
         session, uuid = self._sessions[id], text_field(value, "uuid")
         if uuid and uuid in session.seen:
             return []
@@ -289,16 +287,6 @@ class SessionReader(EpisodeReader):
             event_id = f"{uuid}/{place}" if uuid and place else uuid
             session.gathering.add(replace(event, agent=agent, id=event_id, at=at))
         return []
-
-    def finish(self) -> list[Episode]:
-        found = []
-        for id, session in self._sessions.items():
-            counts = session.tokens.values()
-            usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
-            if session.gathering.count:
-                whole = session.gathering.episode(id=id, session=id, usage=usage, by_time=True)
-                found.append(whole)
-        return found
 
 
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
@@ -315,7 +303,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     role, usage = "system" if entry.get("isMeta") is True else kind, message.get("usage")
     events = chat_events({"role": role, "content": message.get("content")}, session.names)
     if kind == "assistant" and isinstance(usage, Mapping):
-        # Each block of an answer is an entry of its own and repeats the usage of the whole answer.
+        # Each block of an answer is a separate entry with the usage of the whole answer.
         id = text_field(message, "id") or text_field(entry, "uuid")
         prompt = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         counts = sum(int(amount(usage, n)) for n in prompt), int(amount(usage, "output_tokens"))
@@ -326,13 +314,13 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the aliases; if both names are given, ours wins."""
+    """Replace alias names by heedful's names; a value under heedful's own name wins."""
     ours = {ALIASES[name]: held for name, held in value.items() if name in ALIASES}
     return ours | {name: held for name, held in value.items() if name not in ALIASES}
 
 
 def _event(value: Mapping[str, Any]) -> Event:
-    """Return an event; fields that it does not have are kept in `meta`."""
+    """Return an event; fields that `Event` lacks are stored in its `meta`."""
     given = _canonical_names(value)
     error: Any = given.get("error")
     code = text_field(given, "code")
@@ -364,10 +352,8 @@ def _fault(value: Any) -> Fault | None:
         return None
     if not isinstance(value, Mapping):
         raise InvalidInput("error", value, "an object with error_category and error_message")
-    category, message = (
-        text_field(value, f"error_{name}") or text_field(value, name)
-        for name in ("category", "message")
-    )
+    category = text_field(value, "error_category") or text_field(value, "category")
+    message = text_field(value, "error_message") or text_field(value, "message")
     return Fault(category, message, text_of(value.get("context")))
 
 
@@ -382,7 +368,7 @@ def _usage(value: Any) -> Usage:
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
+    """Return the number in the field `name`, or 0 if the field is absent. Raises InvalidInput."""
     number = 0 if value.get(name) is None else value[name]
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
         raise InvalidInput(name, number, "a number of at least 0")
@@ -396,7 +382,7 @@ def _count(value: Mapping[str, Any], name: str) -> int:
 
 
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
-    """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
+    """Yield each episode as one line of ASCII; `read` restores all fields except `source`."""
     for episode in episodes:
         held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
         for place, event in enumerate(held["events"]):

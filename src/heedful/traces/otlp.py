@@ -1,8 +1,4 @@
-"""One OpenTelemetry span, in JSON or protobuf -> the step of an agent that it records. Pure.
-
-A span is decoded into one form, `Span`. By the conventions of OpenTelemetry GenAI or OpenInference
-it becomes a `Step`: the events that went in and came out of a model, a tool or an agent.
-"""
+"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
 }
-# Field -> the attributes of both conventions that hold it; the first one present counts.
+# Field -> its attributes in both conventions; the first attribute that is present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
@@ -51,9 +47,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Span:
-    """One operation: ids in hex, times in nanoseconds since 1970 (0: unknown).
+    """One operation. Ids are in hex, times in nanoseconds since 1970 (0 if unknown).
 
-    `remote`: its parent is in another process, which may export its spans elsewhere.
+    `remote` is True if the parent span is in another process, which may export its spans elsewhere.
     """
 
     trace: str
@@ -123,7 +119,7 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
 
 
 def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970") -> int:
-    """Return an integer of 64 bits, which JSON may hold as text. Raises InvalidInput."""
+    """Return the field `name` as an integer of 64 bits without sign. Raises InvalidInput."""
     value = _number(given.get(name) or 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise InvalidInput(name, value, f"whole {unit}")
@@ -131,7 +127,7 @@ def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since
 
 
 def _number(held: Any) -> Any:
-    """Turn the text or the float that JSON has for an integer into an integer."""
+    """Return a whole number that is a text or a float as int; return other values unchanged."""
     text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
@@ -142,7 +138,7 @@ def _attributes(pairs: Any) -> Attributes:
 
 
 def _value(value: Any) -> Any:
-    """Decode the value of an attribute: an object whose only key names the type."""
+    """Decode the value of an attribute, an object such as {"intValue": "3"}."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
@@ -156,10 +152,11 @@ def _value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Step:
-    """The step of one span: the events that went in and came out, their cost, and the error.
+    """The step that a span records: its input and output events, its cost and its error.
 
-    `kind` is a model's answer, a tool's work, a span around them, such as an agent or a chain, or
-    "" for a span that concerns none of these. Times are in nanoseconds since 1970 (0: unknown).
+    `kind` is "model" for a call of a model, "tool" for a call of a tool, "around" for an agent or a
+    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970 (0 if
+    unknown). `tokens` are the tokens of the prompt and of the answer.
     """
 
     id: str
@@ -179,13 +176,13 @@ class Step:
 
 
 def step_of(span: Span) -> Step:
-    """Return the step of a span. Data that does not follow the convention is kept as text."""
+    """Return the step of a span; data that violate the conventions become text."""
     held, kind = span.attributes, kind_of(span.attributes)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
         return step
     named = {what: first_of(held, *names) for what, names in NAMES.items()}
-    # A decorated function has no other name.
+    # The agent of a decorated function is named by its span alone.
     unnamed = span.name if str(held.get(OPENINFERENCE)).upper() == "AGENT" else ""
     step.agent, step.session = text_of(named["agent"]) or unnamed, text_of(named["session"])
     step.tokens = _tokens(named["prompt"]), _tokens(named["completion"])
@@ -206,7 +203,7 @@ def step_of(span: Span) -> Step:
 
 
 def kind_of(held: Attributes) -> Kind:
-    """Return the kind of step that a span with these attributes is."""
+    """Return the kind of a step, from the attributes of its span."""
     inferred = held.get(OPENINFERENCE)
     kind = inferred or held.get(GENAI)
     if not isinstance(kind, str):
@@ -219,7 +216,7 @@ def _tokens(count: Any) -> int:
 
 
 def _error_of(span: Span) -> Error | None:
-    """Return a message and a code, from the last exception, the status or `error.type`."""
+    """Return the span's error as message and code, or None if the span did not fail."""
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
@@ -231,7 +228,7 @@ def _error_of(span: Span) -> Error | None:
 
 
 def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
-    """Add a call and, if its result was recorded, its response."""
+    """Add the call of the tool to `step` and, if the result was recorded, the response."""
     tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
     given, call = messages.arguments_of(named["arguments"]), text_of(named["call"])
     step.inputs = (Event("tool_call", "", step.agent, tool, given, call),)
@@ -261,7 +258,7 @@ def _add_genai(step: Step, span: Span) -> None:
     step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        # Messages as events of a span, as the conventions had them until 1.36.
+        # Until version 1.36 of the conventions, messages were events of the span.
         if role := re.fullmatch(r"gen_ai\.(system|user|assistant|tool)\.message", name):
             step.inputs += _events([{"tool_call_id": more.get("id"), **more}], role[1])
         elif name == "gen_ai.choice":
@@ -274,7 +271,7 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
     found = _listed(held, f"llm.{side}_messages.")
     for message in found:
         if isinstance(contents := message.pop("contents", None), list):
-            # Calls appear here a second time.
+            # The calls are also in `tool_calls`.
             message["content"] = [p for p in contents if p.get("type") != "tool_use"]
     value, kind = held.get(f"{side}.value"), held.get(f"{side}.mime_type")
     plain = isinstance(value, str) and (kind != "application/json" or step.kind == "model")
@@ -282,7 +279,7 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
 
 
 def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
-    """Rebuild the objects that attributes such as `PREFIX0.message.role` spell out, in order."""
+    """Return the list of objects that is flattened in attributes like `PREFIX0.message.role`."""
     tree: dict[str, Any] = {}
     for key, value in held.items():
         if key.startswith(prefix):
@@ -297,7 +294,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn objects that have numbers for names into lists, without the name that wraps each."""
+    """Turn each object with numeric keys into a list, sorted by key, without wrapper objects."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
@@ -310,7 +307,7 @@ def _in_order(tree: Any) -> Any:
 
 
 def _events(found: Any, role: str) -> tuple[Event, ...]:
-    """Return the events of messages; messages outside the convention become one text."""
+    """Return the events of messages; messages that violate the conventions become one text."""
     events: list[Event] = []
     try:
         for message in objects(found, "messages"):

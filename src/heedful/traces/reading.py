@@ -1,4 +1,4 @@
-"""A file of traces -> its values, one at a time -> its episodes."""
+"""Read a file of traces: decode its values one at a time, and turn them into episodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-# A name in the first object of a file -> the format that has it; the first one present counts.
+# A key in the first object of a file -> the format; the first key that is present counts.
 MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
     "type": "claude-code",
 }
-# The line that a value begins on (0: unknown), and the value.
+# The line where a value begins (0 if unknown), and the value.
 Values = Iterator[tuple[int, Any]]
 
 
@@ -37,14 +37,12 @@ FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
 
 
 def read(file: File, format: str = "auto", limits: Limits = Limits()) -> Iterator[Episode]:
-    """Yield the episodes of a file, a path or its bytes.
+    """Yield the episodes of `file`: a path, or the file's bytes. The file may be gzipped.
 
     The `format` is heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference spans,
     as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code; auto decides by the first
-    value. The file may be gzipped. Secrets are redacted.
-
-    Raises TraceFileError with the line of the first damage, after the episodes before it, and
-    UnknownName.
+    value. Secrets are redacted. Raises UnknownName for an unknown format. If the file is damaged,
+    yields the episodes before the damage, then raises TraceFileError with the line number.
     """
     if format != "auto" and format not in FORMATS:
         raise UnknownName("trace format", format, ["auto", *FORMATS])
@@ -86,7 +84,7 @@ def _problem(error: Exception) -> str:
         case ImportError():
             return "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
         case json.JSONDecodeError(msg="Extra data"):
-            return "another value begins here; put each on a line of its own"
+            return "another value begins here; write one value per line"
         case json.JSONDecodeError():
             return f"{error.msg} (column {error.colno})"
         case _:
@@ -94,7 +92,6 @@ def _problem(error: Exception) -> str:
 
 
 def _format(value: Any) -> str:
-    """Return the format that the first value of a file shows. Raises InvalidInput."""
     if isinstance(value, bytes):
         return "otlp"
     first = value[0] if isinstance(value, list) and value else value
@@ -106,16 +103,16 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
+    """Yield the values of a file: decoded JSON, or bytes of protobuf. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceFileError(name, 0, f"it cannot be read to its end ({error})") from error
+        raise TraceFileError(name, 0, f"it cannot be read completely ({error})") from error
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one value a line, or the whole file as one value."""
+    """Yield one value per line; if the first line is not JSON, the whole file is one value."""
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))
@@ -142,7 +139,7 @@ def _within(most: int, name: str, number: int, data: bytes) -> bytes:
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:
-    """Decode JSON that begins on the line of that number. Raises TraceFileError."""
+    """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
         whole = text.decode("utf-8-sig").rstrip("\r\n")
         return json.loads(whole, parse_constant=_refuse_constant)
@@ -156,7 +153,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one request, or many requests with their lengths in front of them."""
+    """Yield the bytes of one request, or of many requests with length prefixes."""
     if file.peek(1)[0] == 0x0A:  # the tag of a ResourceSpans, the only field of a request in use
         yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):
@@ -165,5 +162,5 @@ def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
             raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
         data = file.read(length)
         if len(size) < 4 or len(data) < length:
-            raise TraceFileError(name, 0, "it ends in the midst of a message; copy it again")
+            raise TraceFileError(name, 0, "it ends in the middle of a message; copy it again")
         yield 0, data

@@ -1,9 +1,8 @@
 """Signals: the mistakes that a finished run shows, found without a model. Pure.
 
-Only the structure of the trace is read: which calls failed, which were repeated or tried again, and
-where the values of the answer came from. No step is named as the cause: on recorded failures no
-rule of this kind does better than a constant answer on both kinds of traces (`make quality
-ONLY=whowhen`).
+Only the structure of the trace is used: which calls failed, which were repeated or retried, and
+where the values in the answer first appeared. No step is named as the cause of the failure: on
+recorded failures no rule of this kind beats a constant answer (`make quality ONLY=whowhen`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
-# What a rule yields: the decisive event, the events that prove it, the strength, the words.
+# What a rule yields: the decisive event, the events that prove it, the strength, a description.
 Found = Iterator[tuple[int, Sequence[int], float, str]]
 ANSWERS = frozenset({"tool_response", "error_event"})
-# What the agent did not say itself: the task, the prompts, the system around it.
+# Not said by the agent: the task, the prompts, the system around the agent.
 GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
-# Events that bring nothing new from outside: what agents said, and what came of their own steps.
+# Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
-# How much of a text is read: its two ends, in characters.
+# Characters of a text that are used, at its two ends.
 HEAD, TAIL = 6_000, 2_000
 MOST_EVIDENCE = 20  # events that prove one signal
 
@@ -65,12 +64,12 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """An episode as it was read; every sequence is by position among its events.
+    """An episode with what was found in it. Every sequence has one entry for each event.
 
-    `roles` say what each event is, `result` the position of the result of a call, `act` that of the
-    call a result came from, `failure` the text of a failure or "". `values` are the numbers and
-    names that an event holds and the task does not. `answer` is the position of the last words of
-    an agent that hold a value, None without.
+    `roles` say what each event is. `result` is the position of a call's result, and `act` the
+    position of the call that a result belongs to. `failure` is the text of a failure or "".
+    `values` are the numbers and names that the event contains and the task does not. `answer` is
+    the position of the agent's last text or call with such a value, or None.
     """
 
     episode: Episode
@@ -83,19 +82,19 @@ class Course:
     answer: int | None
 
     def step_of(self, at: int) -> int:
-        """Return the call that the event at this position came from, or the position itself."""
+        """Return the position of the call that this event belongs to, or else `at`."""
         act = self.act[at]
         return at if act is None else act
 
 
 def call_failed(run: Course, call: int) -> bool:
-    """Return True if a call, or its result, is a failure."""
+    """Return True if a call or its result is a failure."""
     result = run.result[call]
     return bool(run.failure[call] or (result is not None and run.failure[result]))
 
 
 def course(episode: Episode) -> Course:
-    """Read an episode: linear in the number of events, 8,000 characters of each."""
+    """Analyse an episode in linear time; 8,000 characters of each event are used."""
     events, task = episode.events, ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
     roles: list[Role] = []
@@ -119,18 +118,18 @@ def course(episode: Episode) -> Course:
 
 
 def ends(text: str) -> str:
-    """Return the part of a text that is read: its two ends."""
+    """Return a text without its middle if it is longer than 8,000 characters."""
     return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
 
 def event_text(event: Event) -> str:
-    """Return everything an event says, including its arguments and its error."""
+    """Return content, arguments and error of an event as one text."""
     arguments = "" if event.arguments is None else str(event.arguments)
     return "\n".join(part for part in (event.content, arguments, event.error) if part)
 
 
 def values(text: str) -> frozenset[str]:
-    """Return the numbers and names in a text in one form, without small numbers and list marks.
+    """Return the numbers and names in a text, normalized, without small numbers and list marks.
 
     >>> sorted(values("1. It sold for $5,200,000 in Mission Bay, 3 times."))
     ['5200000', 'mission bay']
@@ -152,12 +151,12 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
 
 
 def output(text: str) -> str:
-    """Return a result without its exit status."""
+    """Return a tool's result without the line with its exit status."""
     return _EXIT_STATUS.sub("", text).strip()
 
 
 def error_line(failure: str) -> str:
-    """Return the line that names a failure: the end of its last traceback, else the error line."""
+    """Return the line that names a failure: the last line of a traceback, or an error line."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()]
     if trace:
@@ -166,11 +165,11 @@ def error_line(failure: str) -> str:
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
-    """Map each call to its result, both by position.
+    """Map the position of each call to the position of its result.
 
-    Without a shared id, an answer belongs to the oldest open call, of the same tool if the answer
-    names one; only calls with nothing else between them can be open together. An error is the
-    result until there is a response.
+    A result belongs to the call with the same id. Without an id, it belongs to the oldest open call
+    of its tool, or of any tool if it names none. Only calls in a row, without other events between
+    them, are open together. An error is the result only until a response follows.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
@@ -198,10 +197,7 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedStep:
-    """One step made several times in a row; `str()` says so in words.
-
-    `calls` are the positions of the calls among the events, from 0, `results` those of the results.
-    """
+    """A step made several times in a row; `calls` and `results` are positions among the events."""
 
     tool: str
     calls: tuple[int, ...]
@@ -209,7 +205,7 @@ class RepeatedStep:
 
     @property
     def times(self) -> int:
-        """How often the step was made."""
+        """The number of times that the step was made."""
         return len(self.calls)
 
     def __str__(self) -> str:
@@ -222,9 +218,9 @@ def repeated_step(
 ) -> RepeatedStep | None:
     """Return the first step made at least `times` (2 or more) times in a row, or None.
 
-    A step is a tool call with its result; two are equal if agent, tool, arguments (as JSON) and
-    result are. Agents may talk in between. Anything else restarts the count: another step, a user
-    message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
+    A step is a tool call with its result; two steps are equal if agent, tool, arguments (as JSON)
+    and result are equal. Agents may talk in between. Anything else restarts the count: another
+    step, a user message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
 
     >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
     >>> str(repeated_step(5 * step))
@@ -253,7 +249,7 @@ def repeated_step(
 
 
 def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
-    """Return the same key for equal steps, () without a known result."""
+    """Return a key for comparing steps, equal for equal steps; () if the result is unknown."""
     if result is None:
         return ()
     event, got = events[call], events[result]
@@ -266,7 +262,7 @@ def canonical_arguments(call: Event) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the same JSON for equal data, in any order of keys; 1.0 is 1."""
+    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
 
     def number(digits: str) -> float | int:
         return int(float(digits)) if float(digits).is_integer() else float(digits)
@@ -281,11 +277,11 @@ def canonical_json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One thing in an episode that speaks of a mistake; `str()` says it in words.
+    """A sign of a mistake in an episode; `str()` describes it.
 
-    `at` is the position of the decisive event among the events, from 0, `id` its id or "".
-    `evidence` holds the positions of the events that prove it, at most 20, and `evidence_ids` their
-    ids. `strength` is 0..1: how sure the pattern is, not how bad the mistake was.
+    `at` is the position of the decisive event, from 0, and `id` the id of this event or "".
+    `evidence` holds the positions of the events that prove the sign, at most 20, and `evidence_ids`
+    their ids. `strength` is 0..1: how reliable the sign is, not how bad the mistake was.
     """
 
     kind: Kind
@@ -303,7 +299,7 @@ class Signal:
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
-    Linear in the number of events; 8,000 characters of each event are read.
+    Takes linear time. Of each event 8,000 characters are used.
 
     >>> calls = Event("tool_call", tool="read"), Event("tool_response", "Error: no such file")
     >>> [str(signal) for signal in signals(Episode(calls))]
@@ -313,7 +309,7 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
-    """Return the signals of an episode that was read before."""
+    """Return the signals of an episode from its `course`."""
     found = []
     for kind, rule in RULES.items():
         for at, evidence, strength, words in rule(run):
@@ -324,12 +320,12 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
 
 
 def quote(text: str) -> str:
-    """Return a text as a signal shows it: short, on one line, as data."""
+    """Return a text on one line, cut to 120 characters, without control characters."""
     return clean(text, 120)
 
 
 def _causes(run: Course) -> Found:
-    """Group failures that share a signature or an entity; the first of a group is its cause."""
+    """Group failures by signature, quoted name or path; yield the first failure of each group."""
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}
     for at, text in enumerate(run.failure):
@@ -351,7 +347,7 @@ def _causes(run: Course) -> Found:
 
 
 def _timeouts(run: Course) -> Found:
-    """Yield failures whose error code or exception name is that of a time-out."""
+    """Yield failures with the error code or exception name of a time-out."""
     for at, text in enumerate(run.failure):
         line = error_line(text) if text else ""
         name = line.partition(":")[0]
@@ -360,7 +356,7 @@ def _timeouts(run: Course) -> Found:
 
 
 def _not_offered(run: Course) -> Found:
-    """Yield the first call of each tool that the agent was not offered."""
+    """Yield the first call of each tool that was not offered to the agent."""
     known = {*run.episode.tools}
     for at, event in enumerate(run.events if known else ()):
         if event.type == "tool_call" and event.tool and event.tool not in known:
@@ -370,7 +366,7 @@ def _not_offered(run: Course) -> Found:
 
 
 def _retries(run: Course) -> Found:
-    """Yield calls that failed and then worked when repeated, with what changed in between."""
+    """Yield calls that worked after the same tool had failed, with what changed in between."""
     failed_calls: dict[tuple[str, str], int] = {}
     for at, role in enumerate(run.roles):
         if role != "act" or run.result[at] is None:
@@ -383,11 +379,8 @@ def _retries(run: Course) -> Found:
         elif before is not None and (changed := _change(run, before, at)):
             del failed_calls[key]
             # Calls of other tools in between may have made the second try work.
-            others = [
-                place
-                for place in range(before + 1, at)
-                if run.roles[place] == "act" and run.events[place].tool not in ("", event.tool)
-            ]
+            acts = (place for place in range(before + 1, at) if run.roles[place] == "act")
+            others = [place for place in acts if run.events[place].tool not in ("", event.tool)]
             between = others[-3:] if changed == "nothing" else []
             tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
             other = f" and {tools} in between" if tools else ""
@@ -396,7 +389,7 @@ def _retries(run: Course) -> Found:
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Describe how a second try of a call differs from the first; "" for another call."""
+    """Describe how the second call differs from the first; "" if the calls are too different."""
     old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
     first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
     if not _alike(first, second):
@@ -416,7 +409,7 @@ def _change(run: Course, before: int, at: int) -> str:
 
 
 def object_arguments(call: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call if they are a JSON object, else the ends of their text."""
+    """Return the arguments of a call if they are a JSON object, else their text, shortened."""
     value = call_arguments(call)
     if isinstance(value, Mapping):
         return value
@@ -424,7 +417,7 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share a quarter of their words, or short ones most letters."""
+    """Return True if two texts share a quarter of their words, or are short and nearly equal."""
     words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
     if words == others or len(words & others) >= len(words | others) / 4:
         return True
@@ -433,17 +426,13 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _repeated(run: Course) -> Found:
-    """Yield the first repeated step."""
     if step := repeated_step(run.events, 3):
-        # It is certain at 5, where a loop is stopped.
+        # Certain at 5 times, where `repeated_step` would stop a loop.
         yield step.calls[1], step.calls, min(1.0, step.times / 5), str(step)
 
 
 def _answer(run: Course) -> Found:
-    """Find where the values of the answer first occurred, in a run that did not succeed.
-
-    A run that ended in an error or out of time gave no answer.
-    """
+    """Yield the steps where the values of a wrong answer first appeared."""
     last = run.answer
     if last is None or run.episode.outcome not in ("failure", "partial"):
         return
@@ -457,7 +446,7 @@ def _answer(run: Course) -> Found:
     for at, held in sorted(by_step.items()):
         listed = ", ".join(map(quote, held[:3]))
         listed += f" and {len(held) - 3} more" if len(held) > 3 else ""
-        words = f"the answer of the {name} rests on it: {listed} came up first here"
+        words = f"values in the answer of the {name} first appeared here: {listed}"
         yield at, (at, last), 1.0, words
 
 

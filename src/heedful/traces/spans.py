@@ -1,8 +1,4 @@
-"""The spans of traces, in any order -> one episode a trace; and spans that wait for the rest. Pure.
-
-Services send spans in pieces. A `Piece` is one span as it waits in a store, without secrets; when
-its trace has ended, `episodes` turns the pieces into an episode, as `SpanReader` does for a file.
-"""
+"""Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.loop.record import Usage
+from heedful.loop.record import NOTHING, Usage
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
 from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
@@ -25,12 +21,12 @@ Steps = Mapping[str, Step]
 
 
 class SpanReader(EpisodeReader):
-    """Collects spans as they come, cut at once, and puts them in order at the end.
+    """Reads OTLP spans in any order. Texts are cut on arrival, and events sorted at the end.
 
-    One episode a trace. Events are in the order of time, a span's input at its start and its output
-    at its end, parents before children; without times in file order. What a model is sent again
-    appears once. A call that a model asks for, the span of its tool and the result in the next
-    prompt are one tool_call and one tool_response.
+    Each trace is one episode. Events are sorted by time: a span's input at its start, its output at
+    its end, parents before children. Spans without times keep the order of the file. Each call of a
+    model repeats the chat so far; repeated messages appear once. A tool call appears once, too,
+    even though the model's answer, the tool's span and the next prompt all contain it.
     """
 
     source = "otlp"
@@ -46,7 +42,7 @@ class SpanReader(EpisodeReader):
         return self.add_spans(read(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
-        """Take spans; a trace may continue until the file ends. Raises InvalidInput."""
+        """Add spans. A trace may continue until the end of the file. Raises InvalidInput."""
         most = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})
@@ -66,7 +62,7 @@ class SpanReader(EpisodeReader):
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
-        """Return the episodes of traces with a step of a model, tool or agent, in file order."""
+        """Return an episode for each trace that contains a model, a tool or an agent."""
         return [
             _episode(id, steps, self._limits)
             for id, steps in self._traces.items()
@@ -74,15 +70,15 @@ class SpanReader(EpisodeReader):
         ]
 
 
-# A time, the place in the order of equal times, the step, and if it ends then.
+# A time, a number that orders equal times, the step, and True if the step ends.
 _Moment = tuple[int, int, Step, bool]
 
 
 def _moments(steps: Steps) -> list[_Moment]:
     """Return the starts and ends of all spans in order; no child starts before its parent.
 
-    A child without an agent gets that of its parent. A model around another model only passes on
-    its answer, so its kind becomes "around".
+    A child without an agent gets the agent of its parent. A model span that contains another model
+    span only passes on the answer, so its kind becomes "around".
     """
     roots: list[Step] = []
     children: dict[str, list[Step]] = {}
@@ -91,7 +87,7 @@ def _moments(steps: Steps) -> list[_Moment]:
         (children.setdefault(step.parent, []) if inner else roots).append(step)
     moments: list[_Moment] = []
     seen: set[str] = set()
-    # Step, earliest time, agent and model around it, and if it ends here. Cycles come last.
+    # Step, earliest time, agent and model around the step, True if it ends. Cycles come last.
     waiting: list[tuple[Step, int, str, Step | None, bool]] = [
         (root, 0, "", None, False) for root in reversed((*roots, *steps.values()))
     ]
@@ -117,7 +113,7 @@ def _moments(steps: Steps) -> list[_Moment]:
 
 
 class _EventLog:
-    """The events of one trace, each recorded once, even if many spans repeat it."""
+    """The events of one trace; an event that several spans contain is recorded once."""
 
     def __init__(self, limits: Limits) -> None:
         self.gathering = episode.Gathering(limits, SpanReader.source)
@@ -130,7 +126,6 @@ class _EventLog:
         self._recorded: Counter[str] = Counter()  # events by span
 
     def begin(self, step: Step, at: int) -> None:
-        """Record what went into a span."""
         if step.kind != "tool":
             self._record_new(step, step.inputs, "", at)
             return
@@ -150,7 +145,6 @@ class _EventLog:
             self._open[self._tools[call]].pop(call)
 
     def end(self, step: Step, at: int) -> None:
-        """Record what came out of a span."""
         if step.kind == "around":
             self._record_new(step, step.outputs, step.agent, at)
         else:
@@ -172,7 +166,7 @@ class _EventLog:
         return event.call != "" and (event.type, event.call) in self._calls
 
     def _record_new(self, step: Step, events: Iterable[Event], agent: str, at: int) -> None:
-        """Record the events of a chat that were not recorded before."""
+        """Record the events of a chat that are not recorded yet."""
         here: Counter[Hashable] = Counter()
         for event in events:
             key = _content_key(event)
@@ -198,7 +192,7 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return the same key for events with the same content and different ids."""
+    """Return type, content, error, tool and arguments of an event, for comparison."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
@@ -212,26 +206,20 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     errors = [step.error for step in roots if step.error]
     steps = [step for step in begun if step.kind]
     models = [step for step in steps if step.kind == "model"]
-    counted = models or steps[:1]  # the agent around them, if no model is recorded
-    times = [at for at, *_ in moments if at]
-    usage = Usage(
-        len(models),
-        sum(step.tokens[0] for step in counted),
-        sum(step.tokens[1] for step in counted),
-        sum(step.cost for step in counted),
-        (max(times) - min(times)) / 1e9 if times else 0.0,
-    )
+    counted = models or steps[:1]  # the agent, if no model is recorded
+    spent = (Usage(int(step.kind == "model"), *step.tokens, step.cost) for step in counted)
+    times = [at for at, *_ in moments if at] or [0]
     return log.gathering.episode(
         outcome="success" if roots and all(step.status == "ok" for step in roots) else None,
         fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
         id=id,
         session=next((step.session for step in steps if step.session), ""),
         tools=(name for step in steps for name in step.tools),
-        usage=usage,
+        usage=sum(spent, NOTHING).lasting((max(times) - min(times)) / 1e9),
     )
 
 
-# Bytes of a span as it waits; each answer of a model repeats its prompt.
+# Bytes of a stored span; each answer of a model repeats its prompt.
 LONGEST = 2**20
 # The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and agents.
 _KEPT = re.compile(
@@ -243,10 +231,10 @@ _TRACE, _SPAN = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A span that waits: the ids of its trace, of itself and of its parent ("": none).
+    """A stored span of a trace that has not ended: the ids of trace, span and parent ("" if none).
 
-    `root`: its end is, as far as this process knows, the end of the trace. `record` holds the rest
-    as JSON, at most `LONGEST` bytes.
+    `root` is True if the trace seems to end with this span: it has no parent in this process.
+    `record` is the rest of the span as JSON, at most `LONGEST` bytes.
     """
 
     trace: str
@@ -257,7 +245,7 @@ class Piece:
 
 
 def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
-    """Turn spans into pieces, and count the refused ones by reason. Raises what `spans` raises."""
+    """Turn spans into pieces. Return also the number of refused spans for each reason."""
     found: list[Piece] = []
     refused: Counter[str] = Counter()
     for span in spans:
@@ -275,7 +263,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _record(span: Span) -> str:
-    """Return a span as JSON: its times, and the attributes of models, tools and errors."""
+    """Return as JSON a span's name, times, status, events, and attributes that episodes use."""
     about = otlp.kind_of(span.attributes) != ""
     events = [
         (name, _without_secrets(held))
@@ -293,7 +281,7 @@ def _record(span: Span) -> str:
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
-    """Redact attributes; those that hold JSON still do."""
+    """Redact attributes; an attribute that holds JSON stays valid JSON."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
         data = episode.json_data(value) if str(value)[:1] in ("{", "[") else value
@@ -305,7 +293,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
 
 
 def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
-    """Return the episodes of pieces: one a trace with a step of a model, a tool or an agent."""
+    """Return an episode for each trace that contains a model, a tool or an agent."""
     reader = SpanReader(limits)
     for piece in pieces:
         name, start, end, status, message, attributes, events = json.loads(piece.record)
