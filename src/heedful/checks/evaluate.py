@@ -17,6 +17,7 @@ from heedful import errors, telemetry
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
+from heedful.models.call import user_code
 from heedful.models.contract import Message
 from heedful.redact import redact
 
@@ -69,15 +70,12 @@ async def call(
     """
     token = _context.set(at)
     try:
-        if thread:
-            value = await threaded(_called, function, *arguments)
-        else:
-            value = _called(function, *arguments)
-        return _read(await value) if hasattr(value, "__await__") else value
-    except errors.HeedfulError:
-        raise
-    except Exception as error:  # user code
-        raise failed(error) from error
+        with user_code(failed):
+            if thread:
+                value = await threaded(_called, function, *arguments)
+            else:
+                value = _called(function, *arguments)
+            return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
 
@@ -228,7 +226,7 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     if isinstance(found, Evaluation):
         found = found.findings
-    if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
         raise _wrong(check, found, "an iterable of Finding, empty where all is well")
     findings = list(found)
     for other in (finding for finding in findings if not isinstance(finding, Finding)):

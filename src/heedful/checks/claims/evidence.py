@@ -17,6 +17,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
+from heedful.checks import tables
 from heedful.checks.claims.words import (
     STOP,
     Date,
@@ -31,7 +32,7 @@ from heedful.checks.claims.words import (
     stem,
     tokenize,
 )
-from heedful.errors import InvalidInput, PackageMissing
+from heedful.errors import InvalidInput
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]
@@ -169,45 +170,32 @@ def column_names(value: Any) -> list[str]:
     Raises InvalidInput, PackageMissing.
     """
     if hasattr(type(value), "columns") and not isinstance(value, Mapping):
-        with _narwhals("columns", value) as nw:
-            return [str(name) for name in nw.from_native(value).collect_schema().names()]
+        with _open_frame("columns", value) as table:
+            return list(table.columns)
     rows = isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
     return list(dict.fromkeys(str(name) for row in value for name in (row if rows else (row,))))
 
 
 @contextmanager
-def _narwhals(field: str, frame: object) -> Iterator[Any]:
+def _open_frame(field: str, frame: Any) -> Iterator[tables.Table]:
     try:
-        import narwhals
-    except ImportError as error:
-        raise PackageMissing("a data frame", "narwhals", "frames") from error
-    try:
-        yield narwhals
-    except (TypeError, narwhals.exceptions.NarwhalsError) as error:
+        yield tables.open_table(frame)
+    except tables.TableError as error:
         what = "a data frame of pandas, polars or pyarrow whose columns have names of their own"
-        raise InvalidInput(field, type(frame), f"{what} ({error})") from error
+        raise InvalidInput(field, type(frame), f"{what} ({error.what})") from error
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
-    with _narwhals("evidence", frame) as nw:
-        read = nw.from_native(frame)
-        if isinstance(read, nw.LazyFrame):
-            read = read.collect()
-        index = nw.maybe_get_index(read)
-        if index is not None:
-            read = nw.from_native(_index_as_columns(read.to_native(), index))
-        columns = read.to_dict(as_series=False)
-    names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _index_as_columns(frame: Any, index: Any) -> Any:
-    """Return a pandas frame with its index as columns, unless that only numbers the rows."""
-    if index.nlevels == 1 and index.name is None:
-        if index.inferred_type == "integer":
-            return frame
-        frame = frame.rename_axis("name")
-    return frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
+    index = getattr(frame, "index", None)  # of pandas; it becomes columns if it names the rows
+    unnamed = index is not None and list(index.names) == [None]
+    if unnamed and index.inferred_type != "integer":
+        frame, unnamed = frame.rename_axis("name"), False
+    if index is not None and not unnamed:
+        frame = frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
+    with _open_frame("evidence", frame) as table:
+        names = table.columns
+        rows = (row for batch in table.batches(names) for row in zip(*batch, strict=True))
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 # Text
