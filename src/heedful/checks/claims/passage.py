@@ -249,11 +249,8 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     their tables; in columns that introduce it ("an RMSE of 3"), that follow, or that precede it.
     """
     low = sentence.low(quantity.first - 1)
-    if low in _UNBOUND:
-        return []
     before, after = sentence.before(quantity), sentence.after(quantity)
-    phrases = [(before[:4], True)] if low in _OF else []
-    phrases += [(after or before, False)]
+    phrases = [before[:4]] * (low in _OF) + [after or before] * (low not in _UNBOUND)
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
     for rows, strict in (
@@ -261,27 +258,21 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         (dated, False),
         (sentence.evidence.singles, True),
     ):
-        for phrase, whole in phrases:
+        for phrase in phrases:
             cells = [
                 Cell(value, row, column)
                 for row in rows
-                for column in sentence.evidence.tables[row.table].bind(phrase, whole or strict)
+                for column in sentence.evidence.tables[row.table].bind(phrase, whole=strict)
                 if (value := row.number(column)) is not None
             ]
             if cells:
-                return _in_named_tables(sentence, cells)
+                return [cell for cell in cells if _names_table(sentence, cell.row)] or cells
     return []
 
 
-def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
-    tables = {cell.row.table for cell in cells}
-    named = {
-        table
-        for table in tables
-        for part in (part for name in table for part in split_name(name))
-        if any(likeness(word, part) == 3 for word in sentence.lows)
-    }
-    return [cell for cell in cells if cell.row.table in named] if named else cells
+def _names_table(sentence: Sentence, row: Row) -> bool:
+    parts = [part for name in row.table for part in split_name(name)]
+    return any(likeness(word, part) == 3 for part in parts for word in sentence.lows)
 
 
 # Two numbers written as one
