@@ -53,13 +53,8 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-
-    def failed(error: BaseException) -> InvalidInput:
-        why = f"importable ({type(error).__name__}: {error})"
-        return InvalidInput("module of a check", name, why)
-
     file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    with user_code(failed, _ANY):
+    with user_code(partial(_refused, "module of a check", name, "importable"), _ANY):
         if file and file.is_file():  # it goes before an installed module
             owner: Any = _run_file(file, file.stat().st_mtime_ns)
         else:
@@ -115,11 +110,13 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     return _call(name, factory, places, arguments)
 
 
-def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
-    def failed(error: BaseException) -> InvalidInput:
-        why = f"arguments that it takes ({type(error).__name__}: {error})"
-        return InvalidInput(f"arguments of check {name!r}", arguments, why)
+def _refused(field: str, value: object, allowed: str, error: BaseException) -> InvalidInput:
+    return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")
 
+
+def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
+    whose = f"arguments of check {name!r}"
+    failed = partial(_refused, whose, arguments, "arguments that it takes")
     with user_code(failed, _ANY):
         try:
             check: Check = factory(*places, **arguments)

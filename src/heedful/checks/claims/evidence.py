@@ -390,8 +390,6 @@ class Evidence:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, Table] = {}
         self.dates: list[tuple[Date, Row]] = []
-        self._on: dict[tuple[int, ...], list[Row]] = {}
-        self._known: dict[str, bool] = {}
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, bool]]] = defaultdict(list)
@@ -452,18 +450,14 @@ class Evidence:
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
         if words and (named or not words[0].text[0].islower()):
             for token in tokens:
-                plain = token.low in STOP and token.text != "May"
-                if token.kind in ("word", "number") and not plain:
+                if token.kind in ("word", "number") and token.low not in STOP:
                     self._named[token.low].append((row, token.text.istitle()))
 
     # What the evidence knows
 
     def knows(self, word: str) -> bool:
         """Return whether the stem of a word is in the evidence, or names a column."""
-        if word not in self._known:
-            named = any(likeness(word, part) > 1 for part in self._parts)
-            self._known[word] = named or word in self.words
-        return self._known[word]
+        return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
         """Return whether a word is in the evidence, or a form of it: German, DE for Germany."""
@@ -477,9 +471,7 @@ class Evidence:
 
     def on(self, date: Date) -> list[Row]:
         """Return the rows that hold a date which agrees."""
-        if date[2:] not in self._on:
-            self._on[date[2:]] = [row for other, row in self.dates if other.agrees(date)]
-        return self._on[date[2:]]
+        return [row for other, row in self.dates if other.agrees(date)]
 
     # The rows that a text names
 

@@ -35,7 +35,7 @@ NEAR = 12
 PROSE = 0.5
 DATA = 0.2
 _ENDS = frozenset(".!?;\n。！？")
-_BREAKS = frozenset(".,!?;)[]") | frozenset("and but while whereas although which who".split())
+_BREAKS = frozenset(("", *".,!?;)[]", *"and but while whereas although which who".split()))
 _OF = frozenset("of is was at : =".split())
 # A number after these is a change, or a unit.
 _UNBOUND = frozenset("by from to per".split())
@@ -142,24 +142,14 @@ class Sentence:
 
     # What a number is about
 
-    def after(self, quantity: Quantity) -> Words:
-        """Return the words after a number, up to a break or the next number."""
+    def phrase(self, first: int, step: Literal[1, -1]) -> Words:
+        """Return the words from a token on, or back from it, to a break or the next number."""
         words: list[str] = []
-        for at in range(quantity.last + 1, min(len(self.lows), quantity.last + NEAR)):
-            if at in self._numbered or self.lows[at] in _BREAKS:
+        for at in range(first, first + step * NEAR, step):
+            if at in self._numbered or self.low(at) in _BREAKS:
                 break
-            words += _parts(self.lows[at])
+            words += _parts(self.low(at))
         return tuple(words[:PHRASE])
-
-    def before(self, quantity: Quantity) -> Words:
-        """Return the words before a number, the nearest first, back to a break or a number."""
-        words: list[str] = []
-        last = quantity.first - 1
-        for at in range(last, max(-1, last - NEAR), -1):
-            if self.lows[at] in _BREAKS or at in self._numbered:
-                break
-            words += _parts(self.lows[at])
-        return tuple(words[: 2 * PHRASE])
 
     def subject(self, at: int) -> list[Row]:
         """Return the rows that a token is about, the likeliest first.
@@ -249,7 +239,7 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     their tables; in columns that introduce it ("an RMSE of 3"), that follow, or that precede it.
     """
     low = sentence.low(quantity.first - 1)
-    before, after = sentence.before(quantity), sentence.after(quantity)
+    before, after = sentence.phrase(quantity.first - 1, -1), sentence.phrase(quantity.last + 1, 1)
     phrases = [before[:4]] * (low in _OF) + [after or before] * (low not in _UNBOUND)
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
@@ -280,7 +270,7 @@ def _names_table(sentence: Sentence, row: Row) -> bool:
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
     """Return the cells of the columns that the lexicon pairs under a name in the phrase."""
-    phrase = sentence.after(two)
+    phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
     options: list[tuple[int, int, Cell, Cell]] = []
     for name, columns in sentence.evidence.lexicon.pairs.items():
