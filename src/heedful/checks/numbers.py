@@ -328,10 +328,8 @@ def _rule(name: str, asked: Any) -> Rule:
         fine = isinstance(values, list | tuple | set | frozenset) and len(values) > 0
         fine = fine and asked.keys().isdisjoint(("type", "range"))
         require(fine, f"values of {name}", values, "a list, without type and range")
-        called, listed = (
-            f"allowed values ({', '.join(map(repr, values))})",
-            set(map(_value, values)),
-        )
+        called = f"allowed values ({', '.join(map(repr, values))})"
+        listed = set(map(_value, values))
         fits = lambda cell: _value(cell) in listed  # noqa: E731
 
     def number(cell: Any) -> float | None:
@@ -531,10 +529,15 @@ class Pairs:
     copied: int = 0
     last: Floats | None = None
 
-    def add(self, a: Floats, p: Floats) -> None:
-        """Add a batch."""
+    def add(self, every: Sequence[Column], batch: Sequence[Any]) -> None:
+        """Add the cells of both columns to `every`, and the rows with two numbers to this."""
         import numpy as np
 
+        cells = [tables.to_numbers(column) for column in batch]
+        for column, numbers in zip(every, cells, strict=True):
+            column.add(*numbers)
+        both = np.logical_and(*(np.abs(numbers.values) <= LARGEST for numbers in cells))
+        a, p = (numbers.values[both] for numbers in cells)
         if not len(a):
             return
         mean_a, mean_p, n = float(a.mean()), float(p.mean()), self.actual.n
@@ -556,21 +559,6 @@ class Pairs:
         """Pearson's r, -1..1; 0 if a column has no spread."""
         product = sqrt(self.actual.m2) * sqrt(self.predicted.m2)
         return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
-
-
-def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
-    import numpy as np
-
-    names = [column.name for column in every]
-    pairs = Pairs(Column(names[0]), Column(names[1]))
-    for batch in tables.open_table(data, names).batches(names):
-        actual, predicted = map(tables.to_numbers, batch)
-        every[0].add(*actual)
-        every[1].add(*predicted)
-        both = np.abs(actual.values) <= LARGEST
-        both &= np.abs(predicted.values) <= LARGEST
-        pairs.add(actual.values[both], predicted.values[both])
-    return pairs
 
 
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
@@ -649,8 +637,7 @@ def predictions(
     (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
     Raises InvalidInput.
     """
-    _names("actual", [actual])
-    _names("predicted", [predicted])
+    columns = _names("actual", [actual]) + _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
     limits = {
         "deviation_sigma": deviation_sigma,
@@ -666,8 +653,9 @@ def predictions(
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         yield from _check_age(data, newer_than, context)
-        every = Column(actual), Column(predicted)
-        pairs = _pair(data, every)
+        every, pairs = tuple(map(Column, columns)), Pairs(*map(Column, columns))
+        for batch in tables.open_table(data, columns).batches(columns):
+            pairs.add(every, batch)
         # A row without an actual value may lie in the future: it is allowed, but not judged.
         yield from every[0].unusable(missing="warning")
         yield from every[1].unusable()

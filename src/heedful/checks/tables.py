@@ -388,12 +388,7 @@ def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) 
     if plain and isinstance(cells, np.ndarray):
         return Numbers(cells.astype(np.float64))
     kinds = set(map(type, cells))
-    if plain and kinds <= {
-        float,
-        int,
-        str,
-        NoneType,
-    }:  # most columns hold numbers only: the short way
+    if plain and kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:

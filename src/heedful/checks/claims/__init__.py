@@ -175,10 +175,8 @@ async def _judge(
         return judged, NOTHING
     shown = _show([claims[n] for n in waiting], text, evidence)
     what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
-    keys = {
-        "reason": text_schema(REASON),
-        "verdict": {"type": "string", "enum": list(_VERDICTS)},
-    }
+    verdict = {"type": "string", "enum": list(_VERDICTS)}
+    keys = {"reason": text_schema(REASON), "verdict": verdict}
     entry = closed_object(keys, description=what)
     schema = closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
     verdicts, usage = await critique.ask_judge(
@@ -191,8 +189,8 @@ async def _judge(
         who="judge of grounding",
         max_tokens=64 + 96 * len(waiting),
     )
-    for n, (verdict, reason) in zip(waiting, verdicts, strict=True):
-        judged[n] = replace(claims[n], verdict=verdict, why=reason, judge=model.name)
+    for n, (given, reason) in zip(waiting, verdicts, strict=True):
+        judged[n] = replace(claims[n], verdict=given, why=reason, judge=model.name)
     return judged, usage
 
 
