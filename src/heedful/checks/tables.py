@@ -153,9 +153,8 @@ def _as_column(value: Any) -> Cells | None:
 
     if isinstance(value, Mapping):
         return list(value.values())
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
-        return None
-    if getattr(value, "ndim", 1) != 1:
+    flat = hasattr(value, "__len__") and getattr(value, "ndim", 1) == 1
+    if isinstance(value, str | bytes) or not flat:
         return None
     if type(value) is np.ndarray and value.dtype.kind in "fiu":
         return value

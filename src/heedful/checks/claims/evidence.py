@@ -80,8 +80,6 @@ class Lexicon:
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens with each synonym replaced by the word that it stands for."""
         words = {stem(word): other.casefold() for word, other in self.synonyms.items()}
-        if not words:
-            return list(tokens)
         return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
 
 
@@ -413,11 +411,8 @@ class Evidence:
         every = self.tables.values()
         self.prose: bool = all(len(table.paths) == len(table.rows) == 1 for table in every)
         self.singles: list[Row] = [table.rows[0] for table in every if len(table.rows) == 1]
-        self.weekdays: set[int] = {
-            weekday(date.year, date.month, date.day)
-            for date, _ in self.dates
-            if date.year and date.day
-        }
+        whole = (date[2:] for date, _ in self.dates if date.year and date.day)
+        self.weekdays: set[int] = {weekday(*date) for date in whole}
         self._roots = {word[:4] for word in words if len(word) > 3 and not self.prose}
         # Texts of two to four capitals may abbreviate a name.
         codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
