@@ -226,9 +226,8 @@ class Judge:
         role, model = self.role, self.model
         values = {"task": context.task, "goal": self.goal, "context": context.data}
         texts = {name: plain_text(value) for name, value in values.items() if value is not None}
-        whole = {n: text for n, text in texts.items() if text} | {
-            "candidate": plain_text(candidate)
-        }
+        whole = {name: text for name, text in texts.items() if text}
+        whole["candidate"] = plain_text(candidate)
         shown = {name: cut_middle(text, LONGEST) for name, text in whole.items()}
         if isinstance(model, Embedder):
             opinion = await self._compare(model, shown)

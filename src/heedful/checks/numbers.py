@@ -653,7 +653,7 @@ def predictions(
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         yield from _check_age(data, newer_than, context)
-        every, pairs = tuple(map(Column, columns)), Pairs(*map(Column, columns))
+        every, pairs = [Column(c) for c in columns], Pairs(Column(actual), Column(predicted))
         for batch in tables.open_table(data, columns).batches(columns):
             pairs.add(every, batch)
         # A row without an actual value may lie in the future: it is allowed, but not judged.

@@ -184,7 +184,7 @@ def _open_frame(field: str, frame: Any) -> Iterator[tables.Table]:
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
-    index = getattr(frame, "index", None)  # of pandas; it becomes columns if it names the rows
+    index: Any = getattr(frame, "index", None)  # of pandas; it becomes columns if it names the rows
     unnamed = index is not None and list(index.names) == [None]
     if unnamed and index.inferred_type != "integer":
         frame, unnamed = frame.rename_axis("name"), False
