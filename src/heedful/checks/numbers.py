@@ -532,7 +532,7 @@ class Pairs:
     last: Floats | None = None
 
     def add(self, every: Sequence[Column], batch: Sequence[Any]) -> None:
-        """Add all cells to the columns in `every`, and the rows with two finite numbers to `self`."""
+        """Add a batch to the columns in `every`, and its rows with two finite numbers to `self`."""
         import numpy as np
 
         cells = [tables.to_numbers(column) for column in batch]
