@@ -150,7 +150,7 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
 def _statements(
     body: Sequence[ast.stmt], entry_point: str | None
 ) -> Iterator[tuple[int, ast.stmt]]:
-    """Yield each statement that runs, after the number of its scope.
+    """Yield the scope number and the node of each statement that runs.
 
     The statements of `check(candidate)` and of `test_*()` functions are yielded last. A function
     with a return statement is called instead. A function that other code uses is only defined.
