@@ -188,7 +188,7 @@ async def ask_judge(
     read: Callable[[dict[str, Any]], T],
     **settings: Any,
 ) -> tuple[T, Usage]:
-    """Show a model texts; return what `read` makes of its JSON answer, and the usage."""
+    """Show a model the texts `shown`; return `read(its JSON answer)` and the usage."""
     mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
@@ -264,7 +264,7 @@ class Judge:
         return Evaluation(tuple(findings), scores, preference=preference)
 
     async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
-        """Return the cosine of candidate and goal (or task); for drift, 1 minus the cosine."""
+        """Score the cosine of candidate and goal (or task); drift is 1 minus the cosine."""
         name, aligns = self.role.name, self.role == ROLES["alignment"]
         against = (aligns and shown.get("goal")) or shown.get("task", "")
         pair = await embedder.embed([against, shown["candidate"]])

@@ -108,7 +108,7 @@ def _read(value: Any) -> Any:
 
 
 def blocking(function: Callable[..., Any]) -> bool:
-    """Return True for a plain function; calling it blocks the event loop."""
+    """Return True if a function is not async, so that calling it blocks the event loop."""
     target = function if inspect.isroutine(function) else type(function).__call__
     asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
     return not (asynchronous or getattr(function, "is_async", False))
@@ -235,7 +235,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 
 def _safe(finding: Finding) -> Finding:
-    """Redact the texts of a finding, before they are shortened: half a secret is not recognised."""
+    """Redact the texts of a finding; after shortening, half a secret would not be recognised."""
     texts = {name: getattr(finding, name) for name in _TEXTS}
     clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)

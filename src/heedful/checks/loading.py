@@ -28,7 +28,7 @@ def known() -> tuple[str, ...]:
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
-    """Make the check of an entry `spec` of a task file: a `name` and arguments.
+    """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
     the task file, takes precedence over an installed module. A function with the two parameters
@@ -68,7 +68,7 @@ def _factory(name: str, folder: Path | None) -> Check:
 
 @cache
 def _run_file(path: Path, changed: int) -> SimpleNamespace:
-    """Run a file and return the names that it defines; the cache lasts until `changed` differs.
+    """Run a file and return the names that it defines, cached by its time of change.
 
     The file is not added to `sys.modules`, because it may have the name of another module.
     """
@@ -82,7 +82,7 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     """Return the check that `factory` makes of the arguments. Raises InvalidInput.
 
-    If `factory` requires two more arguments, it is itself a check: the arguments are bound to it.
+    A `factory` that still requires two arguments is itself the check, with `arguments` bound.
     """
     try:
         takes = signature(factory)

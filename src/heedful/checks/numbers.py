@@ -74,7 +74,7 @@ class TableCheck:
 
 
 def _names(argument: str, columns: Any) -> tuple[str, ...]:
-    """Return distinct names of columns as a tuple; a text is one name. Raises InvalidInput."""
+    """Return `columns`, one name or several, as a tuple without repeats. Raises InvalidInput."""
     columns = (columns,) if isinstance(columns, str) else columns
     fine = isinstance(columns, Sequence) and all(isinstance(c, str) and c for c in columns)
     require(fine, argument, columns, "names of columns")
@@ -91,7 +91,7 @@ def _is_date(cell: Any) -> bool:
 
 
 def _value(cell: Any) -> float | str:
-    """Return the number in a cell, or else the text: a CSV file has "7" for 7."""
+    """Return the number in a cell (the text "7" is 7), or else the text of the cell."""
     number = tables.to_number(cell)
     return str(cell).strip() if number is None else number
 
@@ -110,7 +110,7 @@ TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 class Rule:
     """The rule for the cells of a column; `kind` is the word for these cells, such as "numbers".
 
-    `number` returns the number in a cell, 0 for a correct cell without one, NaN for a missing
+    `number` returns the number in a cell, 0 for a correct cell of another kind, NaN for a missing
     cell, and None for a wrong cell. Numbers must be from `low` to `high`. A `required` column must
     exist. A `nullable` column may have missing cells.
     """
@@ -186,11 +186,11 @@ class Column:
 
     @property
     def std(self) -> float:
-        """The sample standard deviation (ddof = 1); 0 for equal values or less than two values."""
+        """The sample standard deviation (ddof = 1); 0 for equal values or fewer than two values."""
         return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
 
     def unusable(self, check: str = "finite", missing: Level = "error") -> Iterator[Finding]:
-        """Yield findings for wrong, missing and infinite cells; `missing` is a level."""
+        """Yield findings for wrong, missing (level `missing`) and infinite cells."""
         kind = self.rule.kind
         finite = "finite " * kind.endswith("numbers")
         fix = f"write {finite}{kind} in {self.name} for every row, or leave the row out"
@@ -207,7 +207,7 @@ class Column:
                 yield report(check, f"{self.name} {key}", what, fix, level)
 
     def findings(self, check: str) -> Iterator[Finding]:
-        """Yield findings for unusable cells, for no values, and for values out of bounds."""
+        """Yield findings for unusable cells, an empty column, and values out of bounds."""
         rule, name = self.rule, self.name
         yield from self.unusable("schema" if check == "schema" else "finite")
         if not self.n and not (rule.nullable and self.rows):
@@ -233,7 +233,7 @@ def _exact(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number as text with six digits, or with all digits before the point.
+    """Return a number as text with six digits; from a million on, as a whole number.
 
     >>> short(1234567.89), short(0.1 + 0.2), short(1e300)
     ('1234568', '0.3', '1e+300')
@@ -274,11 +274,10 @@ def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
 def ranges(
     source: Any = None, columns: Mapping[str, Sequence[float | None]] | None = None, **more: Any
 ) -> TableCheck:
-    """Check that columns have only numbers from low to high, written `(low, high)`.
+    """Check that each column has only numbers from low to high.
 
-    None is no bound: `ranges("results.parquet", share=(0, 1), price=(0, None))`. Use the mapping
-    `columns` for names that are no Python names, and for the names source and columns. Raises
-    InvalidInput.
+    `columns` maps names to `(low, high)`; None is no bound. A Python name may be a keyword instead:
+    `ranges("results.parquet", share=(0, 1), price=(0, None))`. Raises InvalidInput.
     """
     given = isinstance(columns, Mapping | None) and bool(columns or more)
     require(given, "columns", columns, "one column or more with its (low, high)")
@@ -345,7 +344,7 @@ def _rule(name: str, asked: Any) -> Rule:
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield the key of every row, empty if all its cells are; the text "NA" is a valid key."""
+    """Yield a key for every row, empty if all cells are missing; the text "NA" is a valid key."""
     for batch in tables.open_table(data, key).batches(key):
         for cells in zip(*batch, strict=True):
             texts = [
@@ -409,7 +408,7 @@ def _require_time(newer_than: float | None) -> None:
 
 
 def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterator[Finding]:
-    """Yield a finding if a file is older than `newer_than` or, for None, than the loop or stage."""
+    """Yield a finding if a file is older than `newer_than` (None: the start of loop or stage)."""
     since = context.began if newer_than is None else newer_than
     if not isinstance(path, Path) or not isfile(path) or path.stat().st_mtime >= since - TICK:
         return
@@ -431,8 +430,8 @@ def results(
     """Check that a results file exists, is new and readable, and has enough rows and `columns`.
 
     `path` may be a callable `(candidate, state)` that returns the path. The file must not be older
-    than `newer_than` (seconds since 1970; None is the start of the loop or stage). CSV, Parquet and
-    JSON files are read to the end in `columns` (default: the first column). In other formats only
+    than `newer_than` (seconds since 1970; None is the start of the loop or stage). In CSV, Parquet
+    and JSON files all rows of `columns` (default: the first column) are read. In other formats only
     existence, size and age are checked. Raises InvalidInput.
     """
     fine = isinstance(path, str | PathLike) or callable(path)
@@ -464,7 +463,7 @@ def results(
 
 
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
-    """Yield findings for a distant mean, another spread, and predictions that hardly vary."""
+    """Yield findings if predictions have another mean or spread, or hardly vary."""
     least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
     sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)
@@ -564,7 +563,7 @@ class Pairs:
 
 
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
-    """Yield a finding for predictions that are copied from the actual values or too good.
+    """Yield a finding if predictions are copied from the actual values or too good to be true.
 
     The finding is an error if all rows are equal and ten or more are fractions. Otherwise it is a
     warning: whole numbers may be easy to predict, and a law of nature may be almost exact.
@@ -635,9 +634,10 @@ def predictions(
     `spread_ratio_max`), `constant_predictions` (the standard deviation is below
     `constant_relative_std` times that of the actual values, or times the mean while the actual
     values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
-    values, or too good) and the warnings `skill` (no better than the mean or the previous row) and
-    `shuffled`. Standard deviations are of the sample (ddof = 1), over the rows with both values.
-    `newer_than` works as in `results`. Raises InvalidInput.
+    values, or too good to be true) and the warnings `skill` (no better than the mean or the
+    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
+    sample (ddof = 1), over the rows with both values. `newer_than` works as in `results`. Raises
+    InvalidInput.
     """
     columns = _names("actual", [actual]) + _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")

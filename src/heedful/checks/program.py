@@ -45,7 +45,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement of the tests; `test` is False if the statement only prepares others.
+    """One statement of the tests; `test` is False if the statement only prepares tests.
 
     `code` runs in the namespace of the tests (`scope` 0) or of one test function. It stores the
     values that an assert compares in the variables "@0" and "@1"; `sides` are their sources.
@@ -73,7 +73,7 @@ class PythonTests:
         return max(1, sum(step.test for step in self.steps))
 
     def share(self, findings: Sequence[Finding]) -> float:
-        """Return the share of the tests without a finding, 0..1; 0 if no finding is of a test."""
+        """Return the share of tests without a finding, 0..1; 0 if no finding is about a test."""
         wrong = {finding.key for finding in findings}
         named = [step.test for step in self.steps if _safe(step.source) in wrong]
         return 0.0 if wrong and not named else 1 - sum(named) / self.asks
@@ -134,7 +134,7 @@ _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign
 
 
 def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
-    """Return the steps of `tests`. Raises InvalidInput if they cannot run or test nothing."""
+    """Return the steps of `tests`. Raises InvalidInput if `tests` cannot run or tests nothing."""
     try:
         placed = _statements(ast.parse(tests).body, entry_point)
         steps = tuple(_step(node, scope) for scope, node in placed)
@@ -152,8 +152,8 @@ def _statements(
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements of `check(candidate)` and of `test_*()` functions are yielded last. A function
-    with a return statement is called instead. A function that other code uses is only defined.
+    The statements of `check(candidate)` and of `test_*()` functions are yielded last. A test
+    function that returns is one statement, a call. If other code uses it, it is only defined.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
@@ -317,7 +317,7 @@ def _finding(
 
 
 def _safe(text: str) -> str:
-    """Escape what a store cannot hold, and mask addresses, which differ between runs."""
+    """Escape characters that a store refuses, and mask addresses, which differ between runs."""
     text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
     return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 

@@ -98,7 +98,7 @@ def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
 
 
 def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
-    """Return the JSON value in a text, the part with the JSON (None if missing), and findings."""
+    """Return the JSON value in a text, the JSON part of the text (or None), and findings."""
     try:
         return json.loads(text), text, []
     except ValueError as error:

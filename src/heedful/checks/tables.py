@@ -51,13 +51,13 @@ Batches = Iterator[Sequence[Cells]]
 def report(
     check: str, kind: str, what: str, fix: str, level: Level = "error", severity: float = 0.7
 ) -> Finding:
-    """Return a finding with the key `check: kind`."""
+    """Return a finding with the message `what` and the key `check: kind`."""
     return Finding(check, what, fix, level, severity, f"{check}: {kind}")
 
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """A source cannot be read as a table; `check` is the name of the finding, or ""."""
+    """Raised if a source cannot be read as a table; `check` is the check to report, or ""."""
 
     kind: str
     what: str
@@ -67,7 +67,7 @@ class TableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An open table; `read(names)` yields batches of the cells of these columns."""
+    """An open table; `read(names)` yields batches of cells from the columns `names`."""
 
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
@@ -94,7 +94,7 @@ class Table:
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data of a `source`: a Path, other data, or the candidate for None."""
+    """Return the data to check: a Path, other data, or the candidate if `source` is None."""
     if source is None:
         return candidate
     if callable(source):
@@ -351,7 +351,7 @@ def _open_parquet(path: Path) -> Table:
 
 
 class Numbers(NamedTuple):
-    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is one."""
+    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is a cell."""
 
     values: Floats
     wrong: int = 0

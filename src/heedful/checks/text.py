@@ -120,7 +120,7 @@ def _length(
 
 
 def contains(*needles: str) -> TextCheck:
-    """Check that every needle occurs in the text, in upper or lower case.
+    """Check that every needle occurs in the text, ignoring case.
 
     Each missing needle is a finding. Raises InvalidInput without needles or for an empty needle.
     """
@@ -128,7 +128,7 @@ def contains(*needles: str) -> TextCheck:
 
 
 def excludes(*needles: str) -> TextCheck:
-    """Check that no needle occurs in the text, in upper or lower case.
+    """Check that no needle occurs in the text, ignoring case.
 
     Each needle that occurs is a finding with its first position. Raises InvalidInput without
     needles or for an empty needle.
@@ -162,7 +162,7 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
 def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`, ignoring case.
 
-    Several spaces count as one space, and spaces at the ends are ignored. Full-width digits,
+    Any run of whitespace counts as one space; whitespace at the ends is ignored. Full-width digits,
     ligatures and similar characters count as plain characters. The finding does not show
     `expected`, so that a model cannot copy it. Raises InvalidInput if `expected` is not text or is
     empty.
@@ -211,7 +211,7 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 
 
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
-    """Check that the text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
+    """Check that the text matches `pattern`, a regular expression of Python such as `(?i)yes|no`.
 
     `fix` replaces the advice in the finding. With `full` the whole text must match, including
     whitespace at its ends. If matching could take very long (repeated groups, several repeats over
@@ -263,7 +263,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
 
 
 def _is_cheap(pattern: str, full: bool, length: int) -> bool:
-    """Return True if matching `length` characters takes at most about `CHEAP` steps."""
+    """Return True if matching `length` characters needs at most `CHEAP` steps, by an estimate."""
     plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
     if _RISKY.search(plain):
         return False

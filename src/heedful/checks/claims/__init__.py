@@ -84,7 +84,7 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
     """Return a function `(candidate, state)` that returns indexed evidence.
 
-    If `source` is such a function, its result is indexed at each call; else `source` is, once.
+    If `source` is a function, its result is indexed at each call. Other evidence is indexed once.
     """
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)

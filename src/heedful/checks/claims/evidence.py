@@ -65,7 +65,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
-        """Return a lexicon for a lexicon, a mapping of its fields, or None. Raises InvalidInput."""
+        """Return a Lexicon for a Lexicon, a mapping of fields, or None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
         if value is None:
@@ -78,7 +78,7 @@ class Lexicon:
             raise InvalidInput("lexicon", value, f"the fields of a Lexicon ({error})") from error
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens; a synonym is replaced by the word of the evidence."""
+        """Return the tokens, with the word of the evidence in place of each synonym."""
         words = {stem(word): other.casefold() for word, other in self.synonyms.items()}
         return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
 
@@ -222,7 +222,7 @@ def _parse(text: str) -> Any:
 
 
 def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of lines with commas, semicolons, tabs or | as separators, or no rows."""
+    """Return the rows of a table with commas, semicolons, tabs or | between cells, or no rows."""
     for sign in ",;\t|":
         wide = [n for n, line in enumerate(lines) if sign in line and not line.startswith("#")]
         if len(wide) < 3:
@@ -286,7 +286,7 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield the rows that keys ("home_name") or similar values form, then the rest as a row."""
+    """Yield rows formed by keys ("home_name") or by similar values, then the rest as one row."""
     rest = dict(value)
     for prefix, names in _rows_in_keys(value).items():
         row = {part: rest.pop(name) for part, name in names.items()}
@@ -301,7 +301,7 @@ def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) 
 
 
 def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
-    """Return {row: {column: key}} for keys of a row and a column: home_name, away_name …"""
+    """Group keys such as home_name and away_name as {row: {column: key}}."""
     rows: dict[str, dict[str, str]] = defaultdict(dict)
     for name in value:
         parts = split_name(str(name))
@@ -332,12 +332,12 @@ class Table:
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
-        """The columns with a number in some row; a value is the parts of the name."""
+        """The paths of the columns with numbers, and the parts of the name of each column."""
         numeric = (p for p in self.paths if any(row.number(p) is not None for row in self.rows))
         return {path: split_name(path[-1]) if path else () for path in numeric}
 
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
-        """Return the numeric columns that match a phrase best; `whole` requires a whole name."""
+        """Return the numeric columns that match a phrase best; `whole` requires a full name."""
         if phrase not in self._bound:
             words = [word for word in phrase if word != "a"]  # an article, never a column
             ranks = {
@@ -367,7 +367,7 @@ class Table:
 
 
 class Mention(NamedTuple):
-    """The tokens `first` to `last` name these rows."""
+    """A run of tokens, `first` to `last`, that names `rows`."""
 
     first: int
     last: int
@@ -378,7 +378,7 @@ class Evidence:
     """Indexed evidence of any shape; build it once for many texts.
 
     Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
-    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for missing narwhals.
+    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for lack of narwhals.
 
     `words` are the stems of all words, `numbers` all numbers, sorted; both include the names of
     columns, and `numbers` also the number of rows of a table. `labels` are the numbers in names of
@@ -453,11 +453,11 @@ class Evidence:
     # What the evidence knows
 
     def knows(self, word: str) -> bool:
-        """Return True if a stem is in the evidence, or if a word names a column."""
+        """Return True if the evidence contains the stem `word`, or a column with this name."""
         return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
-        """Return True if a word or a form of it (DE, German for Germany) is in the evidence."""
+        """Return True if the evidence contains `word` or a form of it: DE or German for Germany."""
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
         return any(is_abbreviation(code, word) for code in self._codes)

@@ -128,7 +128,7 @@ def _there(results: Any) -> bool:
 
 
 def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the matches of `pattern`, except in negations and conditions without a number."""
+    """Yield the matches of `pattern`, except in sentences with "no" or "if" but no number."""
     for start, end in (sentence.span for sentence in sentences(text, Evidence(None))):
         inside = text[start:end]
         if _NUMBER.search(inside) or not _DENIAL.search(inside):
@@ -187,7 +187,7 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
-    """Check that a text has at most `at_most` numbers; else warn with the unsupported share.
+    """Check that a text has at most `at_most` numbers; a warning says how many are unsupported.
 
     If the evidence supports all numbers, the finding is a note. `evidence` is the same as for
     `grounding`; without evidence no number is supported. Raises InvalidInput for a wrong `at_most`.

@@ -70,7 +70,7 @@ class Claim:
 class Sentence:
     """A sentence: its tokens, numbers, dates, and the rows of the evidence that it names.
 
-    `topic` are the rows that were named last before this sentence.
+    `topic` are the rows that an earlier sentence named last.
     """
 
     text: str
@@ -81,7 +81,7 @@ class Sentence:
 
     @cached_property
     def lows(self) -> list[str]:
-        """The casefolded tokens."""
+        """The tokens in lower case."""
         return [token.low for token in self.tokens]
 
     @cached_property
@@ -107,7 +107,7 @@ class Sentence:
         return {at for q in self.quantities for at in range(q.first, q.last + 1)}
 
     def low(self, at: int) -> str:
-        """Return the casefolded token at a place, "" beyond the ends."""
+        """Return the token at a position in lower case, or "" beyond the ends."""
         return self.lows[at] if 0 <= at < len(self.lows) else ""
 
     @property
@@ -125,7 +125,7 @@ class Sentence:
         nearest: str = "",
         cells: Sequence[Cell] = (),
     ) -> Claim:
-        """Return the claim of the tokens `first` to `last`; the verdict True means supported."""
+        """Return a claim about the tokens `first` to `last`; the verdict True means supported."""
         start, end = self.tokens[first].start, self.tokens[last].end
         if isinstance(verdict, bool):
             verdict = "supported" if verdict else "contradicted"
@@ -143,7 +143,7 @@ class Sentence:
     # What a number is about
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from token `first` on, or back for `step` -1, to a break or a number."""
+        """Return the words from `first` forward (or back for `step` -1) to a break or a number."""
         words: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
@@ -154,7 +154,7 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
 
-        The last mention before the token names them, and the last mention of another table.
+        They are in the last mention before the token, or in the last mention of another table.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
@@ -269,7 +269,7 @@ def _names_table(sentence: Sentence, row: Row) -> bool:
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
-    """Return the cells of two columns that the lexicon pairs under a name after the numbers."""
+    """Return two cells whose columns the lexicon pairs under a name that follows the numbers."""
     phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
     options: list[tuple[int, int, Cell, Cell]] = []
@@ -339,7 +339,7 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative about a row and one column."""
+    """Yield a claim for each superlative, such as "the lowest RMSE", that is about a row."""
     for at, low in enumerate(sentence.lows):
         if low not in _MOST and low not in _LEAST:
             continue

@@ -41,7 +41,7 @@ STOP = frozenset(
 class Token(NamedTuple):
     """A word, number or sign from `start` to before `end`; `kind` is the name of a regex group.
 
-    `low` is the text in lower case; in a word, similar plain characters are used: R² is r2.
+    `low` is the text in lower case; special characters of a word become plain: R² is r2.
     """
 
     text: str
@@ -80,7 +80,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a whole text is ("1,234.5", "-3", "12 %"), else None."""
+    """Return the number in a text that is only a number ("1,234.5", "-3", "12 %"), or None."""
     plain = text.strip().removesuffix("%").rstrip()
     match = _TOKEN.fullmatch(plain)
     if not match or match.lastgroup != "number":
@@ -147,7 +147,7 @@ class Date(NamedTuple):
     day: int
 
     def agrees(self, other: Date) -> bool:
-        """Return True if all parts that both dates have are equal."""
+        """Return True if year, month and day are equal where both dates have them."""
         parts = zip(self[2:], other[2:], strict=True)
         return all(not one or not two or one == two for one, two in parts)
 
@@ -155,7 +155,7 @@ class Date(NamedTuple):
 def dates(text: str) -> Iterator[Date]:
     """Yield the dates in a text that exist in the calendar.
 
-    If the order of digits is ambiguous, the month is first; in dates with points, the day.
+    In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is first.
     """
     for match in _DATE.finditer(text):
         numbers = {
@@ -217,7 +217,7 @@ def content_stems(words: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=10_000)
 def split_name(name: str) -> tuple[str, ...]:
-    """Split a name at capitals, digits and signs, into lower case.
+    """Return the parts of a name in lower case, split at capitals, digits and signs.
 
     >>> split_name("RATE3_PCT"), split_name("homeScore"), split_name("temp_min")
     (('rate', '3', 'pct'), ('home', 'score'), ('temp', 'min'))
