@@ -274,7 +274,7 @@ class Judge:
             raise MalformedAnswer(what)
         near = min(1.0, max(0.0, cosine))
         what = (
-            f"{name} is judged by embedding ({embedder.name}), not by a model: it tells "
+            f"{name} is judged by embedding ({embedder.name}), not by a model: it shows "
             "whether the candidate is about the same things, not whether it is right"
         )
         note = Finding(name, what, level="note", severity=0.0)

@@ -395,7 +395,7 @@ def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None)
     checked. The order of rows does not matter. Raises InvalidInput without `key`.
     """
     names = _names("key", key)
-    require(bool(names), "key", key, "the columns that tell rows apart")
+    require(bool(names), "key", key, "the columns that identify a row")
     return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
 
@@ -481,7 +481,7 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
     if not a.std:
         what = (
             f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
-            f"{short(p.std)}: no ratio can be taken"
+            f"{short(p.std)}: there is no ratio"
         )
         fix = f"verify that {a.name} holds the actual data"
         level: Level = "error" if p.std else "warning"
@@ -673,7 +673,7 @@ def predictions(
             return
         rows, kind = every[0].rows, "one row" if a.n else "no pairs"
         both = f"a number in both {a.name} and {p.name}"
-        what = f"{a.n} of {rows} rows have {both}; a spread needs two"
+        what = f"{a.n} of {rows} rows have {both}; two are needed"
         fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
         yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
 

@@ -175,7 +175,7 @@ def _statements(
             what = "a plain function without arguments; check(…) may take the program's function"
             raise InvalidInput("tests", test.name, what)
         if names and entry_point is None:
-            what = "the name of the function that check(…) is to get"
+            what = "the name of the function to pass to check(…)"
             raise InvalidInput("entry_point", None, what)
         call = ast.parse(f"{test.name}({entry_point})" if names else f"{test.name}()").body
         bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []

@@ -79,7 +79,7 @@ class Table:
                 raise self.missing_column(name)
             if (count := self.columns.count(name)) > 1:
                 what = f"{count} columns are called {name!r}"
-                raise TableError("columns", what, "give every column a name of its own")
+                raise TableError("columns", what, "give every column a different name")
         return self.read(names)
 
     def missing_column(self, name: str) -> TableError:
@@ -217,7 +217,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         frame = narwhals.from_native(data, allow_series=True)
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
-        raise TableError("columns", what, "give every column a name of its own") from error
+        raise TableError("columns", what, "give every column a different name") from error
     except TypeError:
         what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
@@ -270,7 +270,7 @@ def _open_file(path: Path, names: Sequence[str]) -> Table:
         what = f"results file {path} is empty (0 bytes)"
         raise TableError("empty", what, "write the results to it", RESULTS)
     if suffix not in SUFFIXES:
-        what = f"results file {path} ends in {suffix or 'nothing'}, a format that is not read"
+        what = f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
         raise TableError("format", what, f"save it as one of {', '.join(SUFFIXES)}")
     with _reading(path):
         if suffix in (".csv", ".tsv"):

@@ -54,10 +54,10 @@ def read(check: str, candidate: Any) -> str | Finding:
     elif not isinstance(candidate, str):
         kind, what = "not text", f"the answer is a {type(candidate).__name__}, not text"
     elif len(candidate) > LONGEST:
-        what = f"the answer has {len(candidate):,} characters, more than the {LONGEST:,} looked at"
+        what = f"the answer has {len(candidate):,} characters, more than the limit of {LONGEST:,}"
         kind, fix = "too long", f"answer in far fewer than {LONGEST:,} characters"
     elif not candidate or candidate.isspace():
-        kind, what = "empty", "the answer is empty or holds nothing but whitespace"
+        kind, what = "empty", "the answer is empty or contains only whitespace"
     else:
         return candidate
     return Finding(check, what, fix, severity=0.9, key=f"{check}: {kind}")
@@ -103,7 +103,7 @@ def _length(
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
     bounded = bool(at_least) or at_most is not None
-    require(bounded, "at_least", at_least, "above 0 where there is no at_most")
+    require(bounded, "at_least", at_least, "above 0 if there is no at_most")
 
     def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
@@ -232,7 +232,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:
             return []
-        how = "match" if full else "hold anything that matches"
+        how = "match" if full else "contain anything that matches"
         advice = fix or f"answer with text that {'entirely ' * full}matches {quoted}"
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"

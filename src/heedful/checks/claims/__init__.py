@@ -77,7 +77,7 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
     if not isinstance(evidence, Evidence):
         return Evidence(evidence, lexicon)
     if lexicon is not None:
-        raise InvalidInput("lexicon", lexicon, "left out: Evidence is indexed with its own")
+        raise InvalidInput("lexicon", lexicon, "left out: this Evidence already has a lexicon")
     return evidence
 
 

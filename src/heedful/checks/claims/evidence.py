@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
     if hasattr(kind, "isoformat"):
         return str(value.isoformat()).removesuffix("T00:00:00")
     if hasattr(kind, "__fspath__"):
-        raise InvalidInput("evidence", str(value), "what the file holds, read as text or a frame")
+        raise InvalidInput("evidence", str(value), "the content of the file: text or a data frame")
     return value
 
 
@@ -179,7 +179,7 @@ def _open_frame(field: str, frame: Any) -> Iterator[tables.Table]:
     try:
         yield tables.open_table(frame)
     except tables.TableError as error:
-        what = "a data frame of pandas, polars or pyarrow whose columns have names of their own"
+        what = "a data frame of pandas, polars or pyarrow with distinct column names"
         raise InvalidInput(field, type(frame), f"{what} ({error.what})") from error
 
 

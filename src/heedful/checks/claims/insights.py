@@ -156,7 +156,7 @@ def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Ite
         has = f"it has {', '.join(known[:12])}" if known else "it has none"
         what = f"is cited, and the run has no such metric: {has}" if measured else "is cited"
         if columns is not LEFT_OUT and not actual:
-            what += "; the data has no such column, and none of actual values to work it out"
+            what += "; the data has no such column, and none of actual values to compute it"
         fix = "ground insights in the results: cite metrics that the run has, or none"
         yield _finding(what, fix, f"metric {_ALIASES[alias][0]}", text, match.span())
 
