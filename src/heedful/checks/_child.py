@@ -34,7 +34,7 @@ Record = Callable[..., None]
 
 
 class Caught:
-    """A context manager that stores every exception of its body: a program may raise any."""
+    """A context manager that catches every exception of its body and stores it in `error`."""
 
     error: BaseException | None = None
 
@@ -68,7 +68,7 @@ def refuse(event: str, args: tuple[Any, ...]) -> None:
 
 
 def recorder(nonce: str) -> Record:
-    """Return a function that writes a record to standard output, and redirect all other output."""
+    """Return a function that writes a record to standard output; discard all other output."""
     out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -366,12 +366,12 @@ def critic(
     """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
 
     A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
-    reason as a finding. `model` is a Model or a name for `open_model`; critics share the model of a
-    name. An Embedder, or None for the default embedder, judges alignment and drift by cosine. The
-    model sees the task, the `goal`, `Context.data` and the candidate: at most `LONGEST` characters
-    of each text. Alignment is judged by the goal, or by the task if the goal is empty. After a
-    malformed answer the model is asked once more, with the next seed and a temperature that is
-    `WARMER` higher. Raises InvalidInput, UnknownName.
+    reason as a finding. `model` is a Model or a name for `open_model`, opened once for all critics.
+    An Embedder, or None for the default embedder, judges alignment and drift by cosine. The model
+    sees the task, the `goal`, `Context.data` and the candidate: at most `LONGEST` characters of
+    each text. Alignment is judged by the goal, or by the task if the goal is empty. After a
+    malformed answer the model is asked once more, with the next seed and a higher temperature
+    (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:

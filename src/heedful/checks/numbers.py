@@ -274,10 +274,10 @@ def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
 def ranges(
     source: Any = None, columns: Mapping[str, Sequence[float | None]] | None = None, **more: Any
 ) -> TableCheck:
-    """Check that each column has only numbers from low to high.
+    """Check that each column has only numbers from `low` to `high`.
 
-    `columns` maps names to `(low, high)`; None is no bound. A Python name may be a keyword instead:
-    `ranges("results.parquet", share=(0, 1), price=(0, None))`. Raises InvalidInput.
+    `columns` maps the name of a column to `(low, high)`; None is no bound. Keyword arguments do the
+    same: `ranges("results.parquet", share=(0, 1), price=(0, None))`. Raises InvalidInput.
     """
     given = isinstance(columns, Mapping | None) and bool(columns or more)
     require(given, "columns", columns, "one column or more with its (low, high)")
@@ -463,7 +463,7 @@ def results(
 
 
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
-    """Yield findings if predictions have another mean or spread, or hardly vary."""
+    """Yield findings if predictions `p` hardly vary, or differ from `a` in mean or spread."""
     least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
     sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)

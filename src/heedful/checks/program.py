@@ -152,8 +152,8 @@ def _statements(
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements of `check(candidate)` and of `test_*()` functions are yielded last. A test
-    function that returns is one statement, a call. If other code uses it, it is only defined.
+    The statements inside `check(candidate)` and `test_*()` functions are last. A function with a
+    `return` is called as one statement. A function that other code uses is only defined.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)

@@ -49,7 +49,7 @@ _STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim at `span` (characters, half open) and the verdict of the evidence.
+    """A claim from character `span[0]` to before `span[1]`, and the verdict of the evidence.
 
     `paths` are the paths of the evidence that the claim was compared with, `nearest` is the nearest
     true value as text, or "". `why` explains the verdict in a few words. `judge` is the name of the

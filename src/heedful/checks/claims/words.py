@@ -227,7 +227,7 @@ def split_name(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=50_000)
 def likeness(word: str, part: str) -> int:
-    """Return how well a word of a text matches a part of a name, from 0 (not) to 3 (surely).
+    """Return how well a word of a text matches a part of a name, from 0 (no match) to 3 (certain).
 
     >>> likeness("temperatures", "temp"), likeness("points", "pts"), likeness("fourth", "4")
     (3, 2, 3)
