@@ -116,52 +116,36 @@ class Role:
 
 
 _RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
-_ROLES = (
-    Role(
-        "alignment",
-        "Judge how far the candidate reaches the goal; without a goal, how far it does what the "
-        "task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does "
-        "something else.",
-        {"alignment": "at_least"},
-    ),
-    Role(
-        "drift",
-        "Judge how far the candidate has left the task. drift is 0 if all of it serves the task, "
-        "1 if all of it is about something else.",
-        {"drift": "at_most"},
-    ),
-    Role(
-        "pessimist",
-        "Look for biases in how the candidate argues. List only those that a careful reader would "
-        "see, each once. severity is near 0 for a slip, 1 if it makes the candidate unusable.",
-        tags=BIASES,
-    ),
-    Role(
-        "summary",
-        "The candidate is to be a summary of the work in task and context. summary_valid is true "
-        "if the work supports everything in the summary and nothing important is missing.",
-        verdict="summary_valid",
-    ),
-    Role(
-        "helpfulness",
-        _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 if they "
-        "can use it unchanged, 0 if it does not help them.",
-        {"helpfulness": "at_least"},
-    ),
-    Role(
-        "correctness",
-        _RUN + "whether the answer is right: correctness is 1 if everything in it is right and "
-        "follows from the steps, 0 if it is wrong.",
-        {"correctness": "at_least"},
-    ),
-    Role(
-        "completeness",
-        _RUN + "how much of the task was done: completeness is 1 if nothing is missing, 0 if "
-        "nothing was done.",
-        {"completeness": "at_least"},
-    ),
+_SCORED = {
+    "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does what "
+    "the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does "
+    "something else.",
+    "drift": "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
+    "task, 1 if all of it is about something else.",
+    "helpfulness": _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 "
+    "if they can use it unchanged, 0 if it does not help them.",
+    "correctness": _RUN + "whether the answer is right: correctness is 1 if everything in it is "
+    "right and follows from the steps, 0 if it is wrong.",
+    "completeness": _RUN
+    + "how much of the task was done: completeness is 1 if nothing is missing, "
+    "0 if nothing was done.",
+}
+_PESSIMIST = (
+    "Look for biases in how the candidate argues. List only those that a careful reader would see, "
+    "each once. severity is near 0 for a slip, 1 if it makes the candidate unusable."
 )
-ROLES: Mapping[str, Role] = {role.name: role for role in _ROLES}
+_SUMMARY = (
+    "The candidate is to be a summary of the work in task and context. summary_valid is true if the "
+    "work supports everything in the summary and nothing important is missing."
+)
+ROLES: Mapping[str, Role] = {
+    **{
+        name: Role(name, text, {name: "at_most" if name == "drift" else "at_least"})
+        for name, text in _SCORED.items()
+    },
+    "pessimist": Role("pessimist", _PESSIMIST, tags=BIASES),
+    "summary": Role("summary", _SUMMARY, verdict="summary_valid"),
+}
 """The roles that come with heedful, by name."""
 
 

@@ -26,14 +26,7 @@ from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.sanitize import cut_middle
 
-__all__ = [
-    "Claim",
-    "Evidence",
-    "Lexicon",
-    "ground",
-    "grounding",
-    "index_source",
-]
+__all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 
 _NAME = "grounding"
 # The most claims shown to a model, and the most characters of a sentence and of a reason.

@@ -453,7 +453,7 @@ class Evidence:
     # What the evidence knows
 
     def knows(self, word: str) -> bool:
-        """Return True if the evidence contains `word`, which is a stem, or a column of this name."""
+        """Return True if the evidence contains `word`, a stem, or has a column with this name."""
         return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
