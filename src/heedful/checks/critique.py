@@ -51,9 +51,6 @@ MOST_TOKENS = 512  # the most tokens of an answer
 SURE = 0.5  # the confidence of an embedder, which sees only the topic
 
 
-# Roles
-
-
 @dataclass(frozen=True, slots=True)
 class Role:
     """What a critic judges, and the scores, verdict and bias tags that it returns.
@@ -117,26 +114,25 @@ class Role:
 
 _RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
 _SCORED = {
-    "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does what "
-    "the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does "
-    "something else.",
+    "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does "
+    "what the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or "
+    "does something else.",
     "drift": "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
     "task, 1 if all of it is about something else.",
     "helpfulness": _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 "
     "if they can use it unchanged, 0 if it does not help them.",
     "correctness": _RUN + "whether the answer is right: correctness is 1 if everything in it is "
     "right and follows from the steps, 0 if it is wrong.",
-    "completeness": _RUN
-    + "how much of the task was done: completeness is 1 if nothing is missing, "
-    "0 if nothing was done.",
+    "completeness": _RUN + "how much of the task was done: completeness is 1 if nothing is "
+    "missing, 0 if nothing was done.",
 }
 _PESSIMIST = (
     "Look for biases in how the candidate argues. List only those that a careful reader would see, "
     "each once. severity is near 0 for a slip, 1 if it makes the candidate unusable."
 )
 _SUMMARY = (
-    "The candidate is to be a summary of the work in task and context. summary_valid is true if the "
-    "work supports everything in the summary and nothing important is missing."
+    "The candidate is to be a summary of the work in task and context. summary_valid is true if "
+    "the work supports everything in the summary and nothing important is missing."
 )
 ROLES: Mapping[str, Role] = {
     **{
@@ -190,9 +186,6 @@ def open_judge(name: str | None) -> Any:
 def plain_text(value: Any) -> str:
     """Return a text, or data as JSON, without control characters, role tokens and known secrets."""
     return redact(sanitize(record.Candidate.of(value).text or ""))
-
-
-# Opinions: the evaluation of one critic
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +308,6 @@ def _line(answer: Mapping[str, Any], name: str, most: int) -> str:
     value = answer.get(name)
     require(isinstance(value, str), name, value, "text")
     return " ".join(plain_text(value).split())[:most]
-
-
-# Critics
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -340,9 +340,6 @@ def _rule(name: str, asked: Any) -> Rule:
     return Rule(called, tables.to_number if called == "numbers" else number, low, high, **flags)
 
 
-# Keys
-
-
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
     """Yield a key for every row, empty if all cells are missing; the text "NA" is a valid key."""
     for batch in tables.open_table(data, key).batches(key):

@@ -94,9 +94,6 @@ def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
     return Finding(_NAME, what, fix, severity=severity, key=f"{_NAME}: {key}")
 
 
-# Reading JSON
-
-
 def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
     """Return the JSON value in a text, the JSON part of the text (or None), and findings."""
     try:
@@ -122,9 +119,6 @@ def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
 def _not_data(error: Exception) -> Finding:
     fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
     return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
-
-
-# What does not fit
 
 
 def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Finding:

@@ -90,9 +90,6 @@ class Table:
         return TableError("missing column", what, fix)
 
 
-# Sources
-
-
 def locate(source: Any, candidate: Any, context: Context) -> Any:
     """Return the data to check: a Path, other data, or the candidate if `source` is None."""
     if source is None:
@@ -345,9 +342,6 @@ def _open_parquet(path: Path) -> Table:
 
     with file(path) as opened:
         return Table(tuple(opened.schema_arrow.names), read)
-
-
-# Cells
 
 
 class Numbers(NamedTuple):

@@ -83,9 +83,6 @@ class Lexicon:
         return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
 
 
-# Rows
-
-
 @dataclass(slots=True, eq=False)
 class Row:
     """A row of the table at the path `table`.
@@ -141,9 +138,6 @@ def _number(cell: object) -> float | None:
         plain = float(cell)
         return plain if isfinite(plain) else None
     return None
-
-
-# Data frames
 
 
 def _plain(value: Any) -> Any:
@@ -314,9 +308,6 @@ def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
     return {}
 
 
-# Tables
-
-
 class Table:
     """The rows at one path of the evidence, and their columns."""
 
@@ -361,9 +352,6 @@ class Table:
             there = [(row, number) for row, number in numbers if number is not None]
             self._extremes[key] = (max if most else min)(there, key=lambda pair: pair[1])
         return self._extremes[key]
-
-
-# The index
 
 
 class Mention(NamedTuple):

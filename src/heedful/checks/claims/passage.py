@@ -199,9 +199,6 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
     yield from _statement(sentence)
 
 
-# Numbers
-
-
 def _numbers(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each number that has digits or matches cells of the evidence."""
     waiting = sentence.quantities[::-1]
@@ -263,9 +260,6 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
 def _names_table(sentence: Sentence, row: Row) -> bool:
     parts = [part for name in row.table for part in split_name(name)]
     return any(likeness(word, part) == 3 for part in parts for word in sentence.lows)
-
-
-# Two numbers written as one
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:

@@ -117,9 +117,6 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         yield Quantity(first, at - 1, value * factor, step * factor, digits, percent)
 
 
-# Dates
-
-
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 WEEKDAYS = {name: n for n, name in enumerate(_WEEKDAYS.split())}
 _NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -173,9 +170,6 @@ def dates(text: str) -> Iterator[Date]:
         known = year or day  # "may" alone is a verb
         if known and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
             yield Date(match.start(), match.end(), year, month, day)
-
-
-# Names of columns
 
 
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
