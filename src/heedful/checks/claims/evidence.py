@@ -17,7 +17,6 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
-from heedful.checks import tables
 from heedful.checks.claims.words import (
     STOP,
     Date,
@@ -32,7 +31,7 @@ from heedful.checks.claims.words import (
     stem,
     tokenize,
 )
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, PackageMissing
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]
@@ -162,19 +161,23 @@ def column_names(value: Any) -> list[str]:
     Raises InvalidInput, PackageMissing.
     """
     if hasattr(type(value), "columns") and not isinstance(value, Mapping):
-        with _open_frame("columns", value) as table:
-            return list(table.columns)
+        with _narwhals("columns", value) as nw:
+            return [str(name) for name in nw.from_native(value).collect_schema().names()]
     rows = isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
     return list(dict.fromkeys(str(name) for row in value for name in (row if rows else (row,))))
 
 
 @contextmanager
-def _open_frame(field: str, frame: Any) -> Iterator[tables.Table]:
+def _narwhals(field: str, frame: object) -> Iterator[Any]:
     try:
-        yield tables.open_table(frame)
-    except tables.TableError as error:
+        import narwhals
+
+        yield narwhals
+    except ImportError as error:
+        raise PackageMissing("a data frame", "narwhals", "frames") from error
+    except (TypeError, narwhals.exceptions.NarwhalsError) as error:
         what = "a data frame of pandas, polars or pyarrow with distinct column names"
-        raise InvalidInput(field, type(frame), f"{what} ({error.what})") from error
+        raise InvalidInput(field, type(frame), f"{what} ({error})") from error
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
@@ -185,10 +188,10 @@ def _frame_rows(frame: Any) -> list[dict[str, Any]]:
         frame, unnamed = frame.rename_axis("name"), False
     if index is not None and not unnamed:
         frame = frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
-    with _open_frame("evidence", frame) as table:
-        names = table.columns
-        rows = (row for batch in table.batches(names) for row in zip(*batch, strict=True))
-        return [dict(zip(names, row, strict=True)) for row in rows]
+    with _narwhals("evidence", frame) as nw:
+        columns = nw.from_native(frame).lazy().collect().to_dict(as_series=False)
+    names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 # Text
