@@ -171,10 +171,10 @@ def column_names(value: Any) -> list[str]:
 def _narwhals(field: str, frame: object) -> Iterator[Any]:
     try:
         import narwhals
-
-        yield narwhals
     except ImportError as error:
         raise PackageMissing("a data frame", "narwhals", "frames") from error
+    try:
+        yield narwhals
     except (TypeError, narwhals.exceptions.NarwhalsError) as error:
         what = "a data frame of pandas, polars or pyarrow with distinct column names"
         raise InvalidInput(field, type(frame), f"{what} ({error})") from error
