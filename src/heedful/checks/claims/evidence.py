@@ -64,7 +64,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
-        """Return a Lexicon for a Lexicon, a mapping of fields, or None. Raises InvalidInput."""
+        """Return `value`, or a Lexicon with the fields in `value`. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
         if value is None:

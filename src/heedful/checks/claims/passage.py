@@ -154,7 +154,7 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
 
-        They are in the last mention before the token, or in the last mention of another table.
+        First are the rows of the last mention before it, then of the last mention of another table.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
