@@ -112,7 +112,7 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     desk.tasks(task("red"))
     assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
     done = invoke("db", "copy", "heedful.db", secret(empty.owner))
-    assert (done.code, "read again and compared" in done.out) == (0, True), done
+    assert (done.code, "read back and compared" in done.out) == (0, True), done
     assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
     back = invoke("db", "copy", secret(empty.owner), "back.db", "--json").json

@@ -57,7 +57,7 @@ def test_the_figures_by_hand(replay):
     assert following(done.out) == ["tune", "loops.jsonl"]
     longer = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(longer)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
-    assert "\ncannot tell: the record of so many loops does not say how" in longer.out
+    assert "\ncannot tell: loops whose record is too short" in longer.out
 
 
 def test_a_drawing_of_cost_and_quality(replay, desk):

@@ -26,7 +26,7 @@ COMMANDS = {
     "replay": ("replay:replay", "Say what policies would have cost on recorded loops."),
     "tune": ("replay:tune", "Choose the cheapest policy that still solves enough loops."),
     "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
-    "reflect": ("reflect:reflect", "List what failed in runs of agents, and learn from it."),
+    "reflect": ("memory:reflect", "List what failed in runs of agents, and learn from it."),
     "lessons": ("lessons:lessons", "List what was learnt, most often seen first."),
     "seen": ("lessons:seen", "Say whether an error was seen before."),
     "recall": ("lessons:recall", "Show which accepted answers memory recalls for a task."),
@@ -45,8 +45,8 @@ COMMANDS = {
     "worker": ("serve:worker", "Do the jobs of services."),
     "doctor": ("doctor:doctor", "Check what heedful needs, and say what to do."),
     "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
-    "key": ("key:app", "Make, list and revoke the keys of the service."),
-    "audit": ("key:audit", "Read what was done through the service; check the record."),
+    "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
+    "audit": ("serve:audit", "List what was done through the service, and verify the record."),
 }
 
 # Every other command has --db, which it may leave to the setting, and --json.

@@ -16,10 +16,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Progress, answer, columns, counted, drive, emit, following
+from heedful.cli.output import Progress, Table, answer, columns, counted, drive, emit, following
 from heedful.errors import HeedfulError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
@@ -146,7 +145,7 @@ def _file(values: config.Settings) -> Iterator[Sign]:
     todo = "restore a copy, or move it away to begin again"
     yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
     if check == "ok" and schema == sqlite.SCHEMA:
-        yield from drive(_contents(values))
+        yield from _contents(values)
 
 
 def _server(values: config.Settings) -> Iterator[Sign]:
@@ -175,7 +174,7 @@ def _server(values: config.Settings) -> Iterator[Sign]:
             yield Sign("row-level security", not bare, words, todo)
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error
-    yield from drive(_contents(values))
+    yield from _contents(values)
     yield drive(_queue(values))
 
 
@@ -200,9 +199,9 @@ async def _queue(values: config.Settings) -> Sign:
     return Sign("queue", not ill, found, todo)
 
 
-async def _contents(values: config.Settings) -> list[Sign]:
-    async with config.stored(values) as store:
-        return await store.read(config.scope_of(values), _look_inside, values)
+def _contents(values: config.Settings) -> list[Sign]:
+    scope = config.scope_of(values)
+    return config.ask_store(values, lambda store: store.read(scope, _look_inside, values))
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
@@ -280,6 +279,7 @@ def check(name: Name = None, cache: Cache = None) -> int:
 # Whole stores
 
 db: Typer = group("Copy a whole store: to another engine, or as a backup.")
+Part = Literal["pre", "post", "all"]
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
@@ -303,24 +303,18 @@ def copy_(
 
         done = copy(source, target, watch)
     total = sum(done.values())
-    if output.call().json:
-        where = {"source": shown(source), "target": shown(target)}
-        return answer({**where, "rows": total, "tables": done})
-    output.table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
-    many = counted(total, "row")
-    output.show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
-    output.show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
-    return 0
+    old, new = shown(source), shown(target)
+    return answer(
+        {"source": old, "target": new, "rows": total, "tables": done},
+        Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
+        f"{new} has the {counted(total, 'row')} of {old}; they were read back and compared",
+        DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
+    )
 
 
 def migrate(
-    part: Annotated[
-        Literal["pre", "post", "all"],
-        Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
-    ] = "all",
-    role: Annotated[
-        str, Option(help="The service's role: created if it is missing, and given access.")
-    ] = "",
+    part: Annotated[Part, Option(help="pre: before an update; post: after it.")] = "all",
+    role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
 ) -> int:
     """Bring a PostgreSQL database to the schema it needs.
 

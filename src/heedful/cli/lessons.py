@@ -13,7 +13,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, emit, following, say, show
+from heedful.cli.output import Table, answer, call, columns, counted, emit, following, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -55,18 +55,17 @@ def seen(
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(lambda memory: memory.seen(error_type, error))
-    if call().json:
-        known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        answer({**known, "group": found.group, "lessons": found.lessons})
-        return 0 if found else 1
-    show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
+    known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
+    merged = then = ""
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
-        show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
-    if found.lessons:
-        output.table(LESSONS, found.lessons, text=4)
-    if found.group is not None:
-        show(following("patterns", "list", error_type))
+        merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
+        then = following("patterns", "list", error_type)
+    answer(
+        {**known, "group": found.group, "lessons": found.lessons},
+        f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}",
+        *(merged, Table(LESSONS, found.lessons, text=4) if found.lessons else "", then),
+    )
     return 0 if found else 1
 
 
@@ -199,17 +198,16 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if unused_for is not None:
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
-    if call().json:
-        return answer({"dry_run": dry_run, "removed": found})
-    if found:
-        output.table(REMOVED, found[:SHOWN_REMOVED], text=3)
-    if len(found) > SHOWN_REMOVED:
-        show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
-    show(f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}")
+    rows, more = found[:SHOWN_REMOVED], len(found) - SHOWN_REMOVED
     asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
     words = [word for pair in asked.items() if pair[1] is not None for word in pair]
-    show(following("prune", *words) if dry_run and found else following("lessons"))
-    return 0
+    return answer(
+        {"dry_run": dry_run, "removed": found},
+        Table(REMOVED, rows, text=3) if rows else "",
+        f"and {counted(more, 'other')}; --json shows them" if more > 0 else "",
+        f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}",
+        following("prune", *words) if dry_run and found else following("lessons"),
+    )
 
 
 # To other machines and other embedders
@@ -250,9 +248,7 @@ def export(
 
 def import_(
     file: Annotated[str, Argument(help="An export; - reads standard input.")],
-    trust: Annotated[
-        str, Option(help="external: it waits in quarantine; operator: you vouch for it.")
-    ] = "external",
+    trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
 ) -> int:
@@ -275,16 +271,14 @@ def import_(
     rest = "stopped; the same command imports the rest, and nothing twice"
     with output.Progress() as progress:
         done = ask(read, new=True, progress=progress.fetched, stopped=rest)
-    if call().json:
-        return answer({"file": file, **asdict(done)})
     row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
-    output.table(("from", "new", "known", "quarantined"), [row])
+    lines: list[object] = [Table(("from", "new", "known", "quarantined"), [row])]
     if done.left:
-        show(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
+        lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
-        show(f"its source is {done.source}; revoke it by this name")
-        show(following("quarantine", "list"))
-    return 0
+        lines.append(f"its source is {done.source}; revoke it by this name")
+        lines.append(following("quarantine", "list"))
+    return answer({"file": file, **asdict(done)}, *lines)
 
 
 def reembed() -> int:

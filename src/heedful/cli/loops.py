@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import answer, call, columns, counted, emit, following, show, table, when
+from heedful.cli.output import Table, answer, columns, counted, emit, following, when
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
@@ -81,7 +81,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
         "overrides": list(map(codec.to_document, stored.loop.overrides)),
-        "decisions": _decisions(reasoning(stored.loop, stored.decisions)),
+        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
             {"words": str(it), "what": it.what, "outcome": it.outcome, "was": it.was, "to": it.to}
             for it in explanation.would_change
@@ -223,6 +223,9 @@ COUNTS: dict[str, Any] = {
 HEADS = "runs failed stages recovered retries seconds tokens"
 CHECKS = columns(f"check {HEADS}", check="name", **COUNTS)
 STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
+MEANING = """\
+failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
+that passed; retries, seconds, tokens: number and cost of the retries"""
 
 
 def runs(
@@ -239,20 +242,18 @@ def runs(
     reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
-    if not stats or not (call().json or reports):
-        empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    if not stats:
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
-    if call().json:
-        return answer({"runs": rows, "stats": counts})
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
-    show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
-    if failed := [one for one in counts.checks if one.failed]:
-        table(CHECKS, failed, 1)
-    table(STAGES, counts.stages, 1)
-    show("failed: attempts that failed; stages: those with such an attempt that have ended;")
-    show(f"recovered: those of them that passed; seconds, tokens: those of retries\n{then}")
-    return 0
+    failed = [one for one in counts.checks if one.failed]
+    lines = (
+        f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s",
+        *([Table(CHECKS, failed)] if failed else []),
+        *(Table(STAGES, counts.stages), MEANING, then),
+    )
+    return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 
 
 def _run_row(report: Report) -> dict[str, Any]:
@@ -309,8 +310,8 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _decisions(found: Sequence[Reasoning]) -> list[dict[str, Any]]:
-    return [{**asdict(one), "rerun": one.rerun} for one in found]
+def _decision(one: Reasoning) -> dict[str, Any]:
+    return {**asdict(one), "rerun": one.rerun}
 
 
 DECISIONS = columns(
@@ -339,9 +340,8 @@ def log(
 
     found = settings.ask(read)
     then = following("why", found[-1 if loop else 0].loop) if found else ""
-    if call().json:
-        return answer({"decisions": _decisions(found)})
-    return emit(found, DECISIONS, key="decisions", text=4, empty="no decision yet", then=then)
+    options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
+    return emit(found, DECISIONS, key="decisions", text=4, **options)
 
 
 def override(

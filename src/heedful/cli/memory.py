@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
+from heedful.cli import output
+from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
 from heedful.cli.output import Progress, answer, call, columns, counted, emit, following, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
-from heedful.errors import UsageError
+from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
+from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
+from heedful.memory.reflect import Reflected
 from heedful.pages.plot import forest
-from heedful.store import exposures
+from heedful.store import episodes, exposures
+from heedful.store.store import Store
+from heedful.traces import read
+from heedful.traces.episode import Episode
 
 WORDS = 300  # characters of a text that are shown
 BRIEF = 80
@@ -62,10 +73,10 @@ def show_waiting(id: Id) -> int:
     """Show one entry: its words, where they come from, and the rulings on it."""
     held = ask(lambda memory: memory.quarantine.show(id))
     then = following("quarantine", "release", id, "--by", "NAME")
-    return answer(held, *_describe(held), then if held.state == "quarantined" else "")
+    return answer(held, *_describe_entry(held), then if held.state == "quarantined" else "")
 
 
-def _describe(held: QuarantinedLesson) -> Iterator[str]:
+def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
     yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
     came = held.provenance
     lines = {"pattern": held.pattern, "lesson": held.lesson}
@@ -173,9 +184,8 @@ def list_dreams(limit: Limit = 20) -> int:
     """List the dreams, including those that changed nothing, and why."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
-    if call().json:
-        return answer({"dreams": list(map(dream_document, found))})
-    return emit(found, DREAMS, key="dreams", text=2, empty="no dream yet", then=then)
+    options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
+    return emit(found, DREAMS, key="dreams", text=2, **options)
 
 
 @dreams.command("show")
@@ -332,3 +342,181 @@ def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
     if ended < FIRST:
         return f"the first {FIRST} loops are shown everything; {ended} have ended"
     return "nothing was withheld so far"
+
+
+# Reflecting on runs of agents
+
+AGAIN = "heedful reflect --waiting tries again"
+BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
+SIGNALS = 5
+NAME = 60
+
+
+@dataclass
+class Result:
+    """The result of one episode: what was learnt, or the `error` of the model, or neither."""
+
+    name: str
+    episode: Episode | None = None
+    reflected: Reflected | None = None
+    error: str = ""
+
+
+def reflect(
+    files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
+    waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
+    model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,
+    trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
+    keep: Annotated[bool, Option("--store/--no-store", help="Keep what is learnt.")] = True,
+) -> int:
+    """List what failed in runs of agents, with the events that prove it, and learn from it.
+
+    Each run counts once, however often it is read. Lessons that depend on the words of tools,
+    documents or users wait in quarantine.
+    """
+    if bool(files) == waiting:
+        raise UsageError("give files of traces, or --waiting for what failed before")
+    if trust not in ("external", "operator"):
+        raise UsageError(f"--trust is {trust!r}; it must be external or operator")
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
+    values, results = config.settings(model=model), list[Result]()
+    damage: UsageError | None = None
+
+    async def work(store: Store) -> int:
+        """Collect the results; return how many episodes wait for other processes."""
+        nonlocal damage
+        options: Any = {"memory": config.memory_of(values, store)}
+        async with AsyncExitStack() as stack:
+            if model:
+                opened = config.model_of(values, progress.fetched)
+                options["model"] = await stack.enter_async_context(opened)
+            found = _from_waiting(**options)
+            if files:
+                found = _from_files(files, **options, trust=trust, store=keep)
+            try:
+                async for result in found:
+                    results.append(result)
+                    progress.bar("reflecting", len(results), 0, counted(len(results), "episode"))
+                    if model:
+                        progress.say(f"{result.name}: {result.error or 'reflected on'}")
+            except UsageError as error:
+                damage = error
+        scope = config.scope_of(values)
+        return 0 if files else (await store.read(scope, episodes.counts)).get("waiting", 0)
+
+    rest = "stopped; what was reflected on is kept, the same command does the rest"
+    with Progress() as progress:
+        left = config.ask_store(values, work, new=bool(files), stopped=rest)
+    return _report(results, left, damage)
+
+
+async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Result]:
+    for file in files:
+        number = 0
+        for number, episode in enumerate(read(file), 1):
+            name = f"{file.name}:{clean(episode.id, NAME) or number}"
+            work = learn.reflect(episode, on_model_error="raise", **options)
+            yield await _result(Result(name, episode), work)
+        if not number:
+            yield Result(file.name)
+
+
+async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
+    began = time.time()
+    while True:
+        result = Result("episode")
+        await _result(result, learn.reflect_waiting(before=began, **options))
+        if result.reflected is not None:
+            result.name = clean(result.reflected.reflection.source, NAME)
+        elif not result.error:
+            return
+        yield result
+
+
+async def _result(result: Result, work: Awaitable[Reflected | None]) -> Result:
+    """Add the result of `work`, or the error of the model. Raises ModelUnavailable."""
+    try:
+        result.reflected = await work
+    except ModelUnavailable:
+        raise
+    except ModelError as error:
+        result.error = str(error)
+    return result
+
+
+def _describe_result(result: Result) -> Iterator[str]:
+    episode, found = result.episode, result.reflected
+    about = ""
+    if episode is not None:
+        events = counted(len(episode.events) + episode.omitted, "event")
+        about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
+    yield f"{result.name}{about}".rstrip(": ")
+    if result.error:
+        why = clean(result.error, WORDS)
+        yield f"  the model failed, so nothing was kept ({why}); {AGAIN}"
+        return
+    if found is None:
+        yield "  nothing to reflect on: no run of an agent, or one without events and error"
+        return
+    for signal in found.signals[:SIGNALS]:
+        proof = ", ".join(
+            name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
+        )
+        yield f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}"
+    if len(found.signals) > SIGNALS:
+        yield f"  signal   and {len(found.signals) - SIGNALS} more"
+    yield f"  lesson   {clean(found.text, 2 * WORDS)}"
+    if found.strategy is not None:
+        yield f"  rule     {clean(found.strategy.text, WORDS)}"
+    importance = f"importance {found.reflection.importance:.2f}"
+    yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
+
+
+def _stored_as(found: Reflected) -> str:
+    """Describe how memory stored the lesson."""
+    if found.busy:
+        return BUSY
+    if found.again:
+        return "was reflected on before; nothing was added"
+    if not found.stored:
+        return f"known, seen {found.known} times" if found.known else "not kept"
+    kept = f"known, seen {found.known + 1} times now" if found.known else "kept"
+    return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
+
+
+def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> int:
+    some = [one.reflected for one in results if one.reflected is not None]
+    new = [one for one in some if one.stored and not one.known]
+    known = [one for one in some if (one.known or one.again) and not one.busy]
+    failed, others = sum(bool(one.error) for one in results), left + sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"
+    words += f", {others} left to others" if others else ""
+    words += f", {failed} failed" if failed else ""
+    then = following("lessons") if new and not failed else ""
+    if then and any(one.quarantined for one in new):
+        then = following("quarantine", "list")
+    record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
+    if damage is None or not call().json:
+        lines = (line for result in results for line in _describe_result(result))
+        answer(record, *lines, words, then)
+    if not call().json:
+        notes = {BUSY.replace("on it,", "on the rest,"): left, AGAIN: failed}
+        for note in (note for note, number in notes.items() if number):
+            output.say(f"heedful: {note}")
+    return int(failed > 0) if damage is None else output.report_error(damage, **record)
+
+
+def _document(result: Result) -> dict[str, Any]:
+    def parts(record: Any, names: str) -> dict[str, Any]:
+        return {name: getattr(record, name) for name in names.split()}
+
+    head: dict[str, Any] = {"name": result.name, "error": result.error}
+    if result.episode is not None:
+        head |= parts(result.episode, "outcome task digest")
+    found = result.reflected
+    if found is None:
+        return {**head, "reflection": None}
+    lesson = "text importance trust state tags source meta"
+    head["reflection"] = parts(found.reflection, lesson)
+    head["strategy"] = found.strategy and parts(found.strategy, lesson)
+    return head | parts(found, "signals claims dropped stored known again busy usage")

@@ -82,7 +82,7 @@ def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
-def show(text: str = "") -> None:
+def show(text: object = "") -> None:
     """Print a line of a result to stdout."""
     print(text, flush=True)
 
@@ -101,12 +101,12 @@ def print_json(document: Any) -> None:
     show(json.dumps(document, default=plain, indent=2))
 
 
-def answer(record: Any, *lines: str) -> int:
-    """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
+def answer(record: Any, *lines: object) -> int:
+    """Print `record` as JSON with --json, otherwise the lines that are not empty. Return 0."""
     if call().json:
         print_json(record)
     else:
-        show("\n".join(line for line in lines if line))
+        show("\n".join(filter(None, map(str, lines))))
     return 0
 
 
@@ -118,59 +118,62 @@ def emit(
     text: int,
     empty: str = "",
     then: str = "",
+    document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print records as the JSON document `{key: [...]}` or as a table; return the exit code 0.
+    """Print records as the JSON document `{key: [...]}`, or as a table. Return 0.
 
-    The first `text` columns are words, the others numbers. Without records `empty` is printed;
-    below a table, the line `then`.
+    `then` is the line below the table, `empty` the text without records. `document` makes the JSON
+    value of a record.
     """
-    if call().json:
-        print_json({key: records})
-    elif not records:
-        show(empty)
-    else:
-        table(columns, records, text)
-        if then:
-            show(then)
-    return 0
+    lines = (Table(columns, records, text), then) if records else (empty,)
+    return answer({key: list(map(document, records))}, *lines)
 
 
-def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) -> None:
-    """Print a table; the first `text` columns are words, the others numbers.
+@dataclass(frozen=True)
+class Table:
+    """A table as text. The first `text` columns contain words, the others numbers.
 
-    Columns by name show records: the value is the name of a field, or a function of the record. A
-    narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
+    If `columns` is a mapping, each row is a record. The value of a column is then a field's name or
+    a function of the record. A narrow terminal folds words, never numbers. If the terminal is too
+    narrow for the numbers, each row becomes one line.
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    if isinstance(columns, Mapping):
-        rows = [[_cell(head, each, row) for head, each in columns.items()] for row in rows]
-    heads = list(columns)
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-    cells = list(zip(heads, *lines, strict=True))
-    longest = [max(map(len, column)) for column in cells]
-    room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
-    tight = int(console.width < sum(longest) + 3 * len(heads))
-    if room < sum(longest[text:]):  # then numbers fold at blanks
-        longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
-    if room < sum(longest[text:]):
+    columns: Columns | Sequence[str]
+    rows: Sequence[Any]
+    text: int = 1
+
+    def __str__(self) -> str:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        heads, rows, text = list(self.columns), self.rows, self.text
+        if isinstance(self.columns, Mapping):
+            rows = [[_cell(head, one, row) for head, one in self.columns.items()] for row in rows]
+        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+        lines = [[clean(str(cell), 200) for cell in row] for row in rows]
+        cells = list(zip(heads, *lines, strict=True))
+        longest = [max(map(len, column)) for column in cells]
+        room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
+        tight = int(console.width < sum(longest) + 3 * len(heads))
+        if room < sum(longest[text:]):  # then numbers fold at blanks
+            longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
+        if room < sum(longest[text:]):
+            pairs = (zip(heads, line, strict=True) for line in lines)
+            return "\n".join(
+                ", ".join(f"{head} {cell}".strip() for head, cell in row if cell) for row in pairs
+            )
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
+        for head in heads[:text]:
+            drawn.add_column(head, overflow="fold")
+        for head, width in zip(heads[text:], longest[text:], strict=True):
+            drawn.add_column(head, justify="right", width=width, overflow="fold")
         for line in lines:
-            pairs = zip(heads, line, strict=True)
-            show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
-        return
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
-    for head in heads[:text]:
-        drawn.add_column(head, overflow="fold")
-    for head, width in zip(heads[text:], longest[text:], strict=True):
-        drawn.add_column(head, justify="right", width=width, overflow="fold")
-    for line in lines:
-        drawn.add_row(*map(Text, line))
-    console.print(drawn)
-    sys.stdout.flush()  # before what follows on stderr
+            drawn.add_row(*map(Text, line))
+        with console.capture() as captured:
+            console.print(drawn)
+        return captured.get().removesuffix("\n")
 
 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:

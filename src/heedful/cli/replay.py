@@ -18,7 +18,7 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, following, show, table
+from heedful.cli.output import Table, answer, columns, counted, emit, following
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
@@ -69,15 +69,15 @@ def replay(
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
         title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
         config.write_plot(plot, draw_front(list(map(Point.of, figures)), title))
-    if call().json:
-        documents = list(map(loops.document, figures))
-        return answer({"recorded": loops.document(whole), "policies": documents, "notes": notes})
+    documents = list(map(loops.document, figures))
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
-    show(f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved")
-    _print_figures([whole, *figures])
-    show("\n".join([*notes, following("tune", *([source] if source else []))]))
-    return 0
+    return answer(
+        {"recorded": loops.document(whole), "policies": documents, "notes": notes},
+        f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
+        *(*_describe_figures([whole, *figures]), *notes),
+        following("tune", *([source] if source else [])),
+    )
 
 
 FIGURES: dict[str, Any] = {
@@ -89,14 +89,14 @@ FIGURES: dict[str, Any] = {
 }
 
 
-def _print_figures(rows: Sequence[Figures]) -> None:
-    """Print a row for each; calls and tokens only if they say more than the attempts."""
+def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
+    # Calls and tokens are shown only if they say more than the attempts.
     more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
     more += "tokens " if any(one.usage.tokens for one in rows) else ""
     names = f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell"
-    table(columns(names, **FIGURES), rows)
+    yield Table(columns(names, **FIGURES), rows)
     if any(one.beyond for one in rows):
-        show("cannot tell: the record of so many loops does not say how it would have ended")
+        yield "cannot tell: loops whose record is too short to show how they would have ended"
 
 
 def tune(
@@ -116,28 +116,28 @@ def tune(
         found = replays.tune(records, before, keep, partial(progress.counted, "replaying"))
     halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
     notes = list(_caveats(records, [found.policy]))
-    if call().json:
-        figures = {name: loops.document(one) for name, one in halves.items()}
-        chosen = codec.policy_to(found.policy)
-        return answer({"policy": chosen, "tried": found.tried, **figures, "notes": notes})
     solvable, now = found.chosen_on.solvable, found.before.policy
     these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
-    show(f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}")
     words = [source] if source else []
     if found.policy.name != now:
-        show(f"chosen: {found.policy.name}")
+        result = f"chosen: {found.policy.name}"
         notes.append(f"to use it, write in heedful.toml: policy = {dumps(found.policy.name)}")
         both = (policy or config.settings().policy, found.policy.name)
         words += [word for text in both if isinstance(text, str) for word in ("--policy", text)]
     elif solvable:
-        show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
+        result = f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved"
     else:
-        show(f"{now} stays: none of these loops can be solved, so no policy is better")
+        result = f"{now} stays: none of these loops can be solved, so no policy is better"
     names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
     pairs = zip(names, halves.values(), strict=True)
-    _print_figures([replace(one, policy=name) for name, one in pairs])
-    show("\n".join([*notes, following("replay", *words)]))
-    return 0
+    rows = [replace(one, policy=name) for name, one in pairs]
+    figures = {name: loops.document(one) for name, one in halves.items()}
+    document = {"policy": codec.policy_to(found.policy), "tried": found.tried, **figures}
+    return answer(
+        {**document, "notes": notes},
+        f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}",
+        *(result, *_describe_figures(rows), *notes, following("replay", *words)),
+    )
 
 
 # What the figures cannot say
@@ -166,10 +166,8 @@ policies: Typer = group("Show policies, and prove that each of their rules can f
 @policies.command("list")
 def list_policies() -> int:
     """List the presets."""
-    if call().json:
-        return answer({"policies": [codec.policy_to(one) for one in PRESETS.values()]})
-    table(("preset", "rules"), [(name, _describe(one)) for name, one in PRESETS.items()], text=2)
-    return 0
+    heads = {"preset": "name", "rules": _describe}
+    return emit([*PRESETS.values()], heads, key="policies", text=2, document=codec.policy_to)
 
 
 @policies.command()
@@ -277,16 +275,13 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
     values = config.settings(db=source)
     scope = config.scope_of(values)
 
-    async def read() -> list[RecordedLoop]:
-        async with config.stored(values) as store:
-            return loops.recorded(await store.read(scope, loops.newest, 100_000))
-
     try:
-        records = output.drive(read())
+        newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:
         if source is not None:
             error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
         raise
+    records = loops.recorded(newest)
     if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)

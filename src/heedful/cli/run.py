@@ -248,7 +248,7 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
     lines = [*(parts if len(parts) > 1 else []), (name, rows)]
     cells = [{"run": label, **_sums(part)} for label, part in lines]
-    output.table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
+    show(output.Table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells))
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
         attempts = counted(row.attempts, "attempt")

@@ -7,20 +7,22 @@ import logging
 import os
 import re
 import signal
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from typer import Option
+from typer import Argument, Option, Typer
 
 from heedful.checks.loading import load
 from heedful.cli import settings as config
-from heedful.cli.output import Progress, counted, following, say, show
+from heedful.cli.app import group
+from heedful.cli.output import Progress, answer, columns, counted, emit, following, say, show, when
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
@@ -30,12 +32,15 @@ from heedful.memory.ingest import Patience
 from heedful.models.contract import Model
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
-from heedful.store import POSTGRES, lessons, shown
-from heedful.store import keys as key_store
+from heedful.store import POSTGRES, keys, lessons, shown
+from heedful.store.keys import Key
+from heedful.store.store import Effects, Store, also
 from heedful.telemetry import LogThrottle
 
+T = TypeVar("T")
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
+LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
 Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
@@ -45,9 +50,7 @@ def serve(
     host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
     port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
     model: config.ModelName = None,
-    key_required: Annotated[
-        bool | None, Option("--key-required", help="Require a key, also here.")
-    ] = None,
+    key_required: Annotated[bool | None, Option("--key-required", help="Require a key.")] = None,
     workers: Annotated[int | None, Option(help="Jobs at a time here, on SQLite. [2]")] = None,
     rate: Annotated[float | None, Option(help="Requests a second and key. [unlimited]")] = None,
     drain: Annotated[float | None, Option(help="Seconds that requests may take. [30]")] = None,
@@ -89,30 +92,27 @@ async def _serve(values: config.Settings) -> int:
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
-        keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
+        has_key = await store.read(Scope(), keys.any_key)  # reaches the store for the first time
         with bound(values.host, values.port) as listener:
             near, url = loopback(listener), url_of(listener)
-            if not (near or keys):
+            if not (near or has_key):
                 what = f"there is no key yet, and anybody who reaches {url} could do everything"
                 todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
                 raise UsageError(f"{what}; {todo}")
-            if values.key_required and not keys:
+            if values.key_required and not has_key:
                 todo = "heedful key create makes one"
                 raise UsageError(f"a key is required and there is none; {todo}")
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                log, server = map(logging.getLogger, ("heedful", "uvicorn.error"))
-                if not log.handlers:
-                    handler = logging.StreamHandler()
-                    form = "%(asctime)s %(levelname)s %(message)s"
-                    handler.setFormatter(logging.Formatter(form))
-                    log.addHandler(handler)
-                    log.setLevel(logging.INFO)
-                server.addHandler(log.handlers[0])
-                server.setLevel(logging.WARNING)
+                handler = logging.StreamHandler()
+                handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+                for name, level in LOGS.items():
+                    log = logging.getLogger(name)
+                    log.handlers = log.handlers or [handler]
+                    log.setLevel(level)
                 report_lost_database()
-                hello = _hello(values, setup, url, keys)
+                hello = _hello(values, setup, url, has_key)
                 return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
 
@@ -155,7 +155,7 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         await setup.model.close()
 
 
-def _hello(values: config.Settings, setup: Setup, url: str, keys: bool) -> list[str]:
+def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
     """Return where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
 
@@ -170,7 +170,7 @@ def _hello(values: config.Settings, setup: Setup, url: str, keys: bool) -> list[
     lines.append(f"  docs   {url}/docs")
     if server:
         lines.append("  work   on the queue; heedful worker does it")
-    if keys:
+    if has_key:
         return [*lines, "  keys   needed; heedful key list shows them"]
     lines.append("  keys   none: only this machine may call, and every caller may do everything")
     return [*lines, following("key", "create", "--name", "NAME", db=values.db)]
@@ -355,3 +355,117 @@ def _loop(text: str) -> tuple[str, Opens]:
         return name, resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"--drives {text}: {error}; name a function of a module here") from error
+
+
+# Keys and the audit
+
+service_keys: Typer = group("Create, list and revoke the keys of the service.")
+audit: Typer = group("List what was done through the service, and verify the record.")
+BY = "the command line"
+Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
+KEYS = columns(
+    "name may projects key made last_used ends",
+    projects=lambda key: key.projects or "all",
+    key="shown",
+    made="at",
+    last_used=lambda key: key.used or "never",
+    ends=lambda key: f"revoked {when(key.revoked)}" if key.revoked else key.expires or "never",
+)
+AUDIT = columns("action subject by detail n at")
+
+
+def _ask(
+    tenant: str | None,
+    work: Callable[[Store, Scope], Awaitable[T]],
+    entry: tuple[str, str, dict[str, Any]] | None = None,
+    *,
+    new: bool = False,
+) -> tuple[T, str]:
+    """Open the store, and return the result of `work` and the name of the tenant.
+
+    With an audit `entry` (action, subject, details), `work` writes, and the entry is written in the
+    same transaction.
+    """
+    values = config.settings(tenant=tenant)
+
+    async def call(store: Store) -> T:
+        with Effects():
+            if entry is not None:
+                also(lambda db: keys.append(db, values.tenant, BY, *entry))
+            return await work(store, Scope(values.tenant))
+
+    return config.ask_store(values, call, new=new), values.tenant
+
+
+def _document(key: Key) -> dict[str, Any]:
+    return {**asdict(key), "key": key.shown}
+
+
+@service_keys.command()
+def create(
+    name: Annotated[str, Option(help="Who uses it.")],
+    may: Annotated[config.Texts, Option(help="read, write, approve, admin. [read,write]")] = None,
+    project: Annotated[config.Texts, Option(help="A project; repeatable. [all]")] = None,
+    tenant: Tenant = None,
+    expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
+) -> int:
+    """Create a key and print it. It is not shown again: only a hash of its secret is stored.
+
+    read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
+    and rulings on quarantine. admin: keys and the audit.
+    """
+    until = None if expires is None else time.time() + config.seconds("--expires", expires)
+    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
+    given: dict[str, Any] = {"id": keys.new_id(), "projects": project or [], "may": rights}
+
+    def make(store: Store, scope: Scope) -> Awaitable[tuple[Key, str]]:
+        return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
+
+    (key, secret), whose = _ask(tenant, make, ("key.create", name, given), new=True)
+    where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
+    words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
+    then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
+    return answer({**_document(key), "secret": secret}, secret, words, then)
+
+
+@service_keys.command("list")
+def list_keys(tenant: Tenant = None) -> int:
+    """List the keys of a tenant, newest first, without their secrets."""
+    found, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.newest, config.MOST))
+    empty = f"tenant {whose} has no key; heedful key create makes one"
+    return emit(found, KEYS, key="keys", text=3, empty=empty, document=_document)
+
+
+@service_keys.command()
+def revoke(
+    id: Annotated[str, Argument(help="A key of the list, or its id.")], tenant: Tenant = None
+) -> int:
+    """Revoke a key: every service refuses it from now on."""
+    entry = ("key.revoke", keys.id_of(id), dict[str, Any]())
+    key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
+
+
+@audit.command("list")
+def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
+    """List what was done in a tenant, newest first."""
+    rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    empty = f"nothing was done in tenant {whose} yet"
+    return emit(rows, AUDIT, key="audit", text=4, empty=empty)
+
+
+@audit.command()
+def verify(
+    kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
+    tenant: Tenant = None,
+) -> int:
+    """Check whether a row was changed or removed: each row holds the hash of the row before.
+
+    Write down the last hash that this command prints. With this hash, --kept also shows whether the
+    whole record was rewritten.
+    """
+    found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
+    well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
+    ill = f"{found.what}; something other than heedful wrote to the database"
+    answer(found, ill if found.broken else well)
+    return int(found.broken)

@@ -35,6 +35,7 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
 LONGEST = 1000  # characters of a policy as text
+POLICY = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
 MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -128,9 +129,14 @@ def settings(**options: Any) -> Settings:
     try:
         return Settings(**values)
     except ValidationError as error:
-        fields = {str(one["loc"][0]): one for one in reversed(error.errors())}
-        problems = [_problem(field, one, places) for field, one in reversed(fields.items())]
-        raise UsageError("; ".join(problems)) from error
+        problems = dict[str, str]()  # the first one of each setting
+        for one in error.errors():
+            name = str(one["loc"][0])
+            what = f" is {wrong(one, POLICY if name == 'policy' else '')}"
+            if one["type"] == "extra_forbidden":
+                what = f": there is no such setting; there are: {', '.join(Settings.model_fields)}"
+            problems.setdefault(name, f"{_place(name, places)}{what}")
+        raise UsageError("; ".join(problems.values())) from error
 
 
 def policy_of(option: str | None) -> Policy:
@@ -158,14 +164,6 @@ def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
     place = [place for place, values in places.items() if field in values][-1]
     return place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
-
-
-def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
-    where = _place(field, places)
-    if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
-    policy = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
-    return f"{where} is {wrong(error, policy if field == 'policy' else '')}"
 
 
 def wrong(error: Any, allowed: str = "") -> str:
@@ -216,13 +214,29 @@ def ask(
 ) -> T:
     """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a file that does not exist. `progress` shows downloads. Ctrl-C prints `stopped`.
+    `new` allows a database file that does not exist yet. `progress` shows downloads. Ctrl-C prints
+    `stopped`.
     """
+    values = settings()
+
+    def opened(store: Store) -> Awaitable[T]:
+        return question(memory_of(values, store, progress))
+
+    return ask_store(values, opened, new=new, stopped=stopped)
+
+
+def ask_store(
+    values: Settings,
+    question: Callable[[Store], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Do the same as `ask` with the store instead of the memory."""
 
     async def opened() -> T:
-        values = settings()
         async with stored(values, new=new) as store:
-            return await question(memory_of(values, store, progress))
+            return await question(store)
 
     return drive(opened(), lambda: stopped)
 
