@@ -20,7 +20,7 @@ COMMANDS = {
     "why": ("loops:why", "Explain why a loop went on and why it stopped."),
     "ask": ("loops:ask", "Answer why a stage of a pipeline was retried, and how it ended."),
     "runs": ("loops:runs", "List the newest runs of pipelines, or count over them."),
-    "loops": ("loops:loops", "List the newest loops."),
+    "loops": ("loops:list_loops", "List the newest loops."),
     "log": ("loops:log", "List decisions with their reasons and overrides."),
     "override": ("loops:override", "Let a loop go on past a rule."),
     "replay": ("replay:replay", "Say what policies would have cost on recorded loops."),

@@ -22,8 +22,7 @@ from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
-from heedful.store import exposures as exposure_store
-from heedful.store import loops as loop_store
+from heedful.store import exposures, loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
@@ -49,15 +48,15 @@ def why(
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
             raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
-        past = await memory.store.read(memory.scope, exposure_store.past, stored.id)
+        past = await memory.store.read(memory.scope, exposures.past, stored.id)
         return stored, past.exposures
 
     found = settings.ask(read)
     if not isinstance(found, Report):
-        stored, exposures = found
-        explanation = loop_store.explained(stored)
-        document = {**_document(stored, explanation), "exposures": exposures}
-        return answer(document, *_describe(stored, explanation, exposures))
+        stored, shown = found
+        explanation = loops.explained(stored)
+        document = {**_document(stored, explanation), "exposures": shown}
+        return answer(document, *_describe(stored, explanation, shown))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
@@ -70,7 +69,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     lines = zip(stored.loop.attempts, stored.values, explanation.lines, strict=True)
     return {
         "id": stored.id,
-        "state": loop_store.state_of(stored),
+        "state": loops.state_of(stored),
         **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
         "attempts": [
             codec.to_document(attempt)
@@ -98,17 +97,17 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(
-    stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]
+    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure]
 ) -> Iterator[str]:
-    loop, usage, state = stored.loop, stored.loop.usage, loop_store.state_of(stored)
+    loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"
     yield f"loop {stored.id}: {state}, policy {policy}{goals}"
     yield f"task: {_text(stored.head.task)}"
-    if exposures:
-        withheld = sum(not one.shown for one in exposures)
+    if shown:
+        withheld = sum(not one.shown for one in shown)
         reason = f", {withheld} withheld to see whether it helps (heedful proof)"
-        known = counted(len(exposures) - withheld, "lesson")
+        known = counted(len(shown) - withheld, "lesson")
         yield f"from memory: {known} shown{reason if withheld else ''}"
     yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
     for override in loop.overrides:
@@ -155,14 +154,14 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     Raises NotFound, UsageError.
     """
     try:
-        return await memory.store.read(memory.scope, loop_store.read, name)
+        return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
         if name == "last":
             if newest := await newest_runs(memory, 1):
                 return newest[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"
             raise NotFound("loop", name, where) from None
-        found = await memory.store.read(memory.scope, loop_store.newest, 200, name)
+        found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
@@ -179,7 +178,7 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
     """Return the newest runs, newest first; those of one pipeline if its name is given."""
     most = 8 * limit
     while True:
-        found = await memory.store.read(memory.scope, loop_store.newest, most)
+        found = await memory.store.read(memory.scope, loops.newest, most)
         runs = [one for one in found if is_run(one)]
         runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
         if len(runs) >= limit or len(found) < most:
@@ -275,14 +274,14 @@ def _run_row(report: Report) -> dict[str, Any]:
 LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
 
 
-def loops(
+def list_loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: settings.Limit = 50,
 ) -> int:
     """List the newest loops; one that is open is running or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
-        lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+        lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
     return emit(list(map(_row, found)), LOOPS, key="loops", text=3, empty=empty)
@@ -293,7 +292,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     loop, usage = stored.loop, stored.loop.usage
     return {
         "id": stored.id,
-        "state": loop_store.state_of(stored),
+        "state": loops.state_of(stored),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
         "attempts": len(loop.attempts),
         "best": loop.best or 0,
@@ -333,7 +332,7 @@ def log(
     """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
 
     async def read(memory: Memory) -> list[Reasoning]:
-        found = await memory.store.read(memory.scope, loop_store.newest, limit, loop)
+        found = await memory.store.read(memory.scope, loops.newest, limit, loop)
         if loop and not found:
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]

@@ -28,7 +28,6 @@ from heedful.loop.record import clean
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Reflected
 from heedful.pages.plot import forest
 from heedful.store import episodes, exposures
 from heedful.store.store import Store
@@ -96,14 +95,14 @@ def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Let entries be recalled from now on, with an operator's trust; on record."""
+    """Allow recall of these entries from now on, with the trust of an operator."""
     ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
     return _ruled("released", ids, by, why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
-    """Retire entries; the same text is not stored again. On record."""
+    """Retire entries. The same text is not stored again."""
     ask(lambda memory: memory.quarantine.reject(ids, by=by, why=why))
     return _ruled("rejected", ids, by, why)
 
@@ -358,7 +357,7 @@ class Result:
 
     name: str
     episode: Episode | None = None
-    reflected: Reflected | None = None
+    reflected: learn.Reflected | None = None
     error: str = ""
 
 
@@ -433,7 +432,7 @@ async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
         yield result
 
 
-async def _result(result: Result, work: Awaitable[Reflected | None]) -> Result:
+async def _result(result: Result, work: Awaitable[learn.Reflected | None]) -> Result:
     """Add the result of `work`, or the error of the model. Raises ModelUnavailable."""
     try:
         result.reflected = await work
@@ -472,7 +471,7 @@ def _describe_result(result: Result) -> Iterator[str]:
     yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
 
 
-def _stored_as(found: Reflected) -> str:
+def _stored_as(found: learn.Reflected) -> str:
     """Describe how memory stored the lesson."""
     if found.busy:
         return BUSY

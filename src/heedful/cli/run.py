@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,7 +22,7 @@ import heedful
 from heedful import errors
 from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.output import answer, call, counted, following, say, show
+from heedful.cli.output import Table, answer, call, counted, following, say
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -215,15 +215,14 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
     document |= {"model": job.settings.model, **_sums(rows), "rows": rows}
-    if rows and not call().json:
-        _print(rows, job.name, job.settings.db)
-    if failure is not None:
-        if job.name:
-            failure.add_note(_how_to_resume(job).lstrip("; "))
-        return output.report_error(failure, **(document if job.name else {}))
-    if call().json:
-        answer(document)
-    return 0 if all(row.passed for row in rows) else 1
+    if failure is None or not call().json:
+        answer(document, *(_describe(rows, job) if rows else ()))
+    if failure is None:
+        return 0 if all(row.passed for row in rows) else 1
+    if not job.name:
+        return output.report_error(failure)
+    failure.add_note(_how_to_resume(job).lstrip("; "))
+    return output.report_error(failure, **document)
 
 
 def _how_to_resume(job: Job) -> str:
@@ -243,20 +242,20 @@ def _sums(rows: Sequence[Row]) -> dict[str, Any]:
     return {"tasks": len(rows), **sums, "seconds": round(sum(row.seconds for row in rows), 3)}
 
 
-def _print(rows: Sequence[Row], name: str, db: str) -> None:
+def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
     groups = dict.fromkeys(row.group for row in rows)
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
-    lines = [*(parts if len(parts) > 1 else []), (name, rows)]
+    lines = [*(parts if len(parts) > 1 else []), (job.name, rows)]
     cells = [{"run": label, **_sums(part)} for label, part in lines]
-    show(output.Table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells))
+    yield Table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
         attempts = counted(row.attempts, "attempt")
-        show(f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}")
+        yield f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}"
     if failed[MOST_LINES:]:
-        show(f"and {len(failed) - MOST_LINES} more")
+        yield f"and {len(failed) - MOST_LINES} more"
     if failed:
-        show(f"\n{following('why', failed[0].loop, db=db)}")
+        yield f"\n{following('why', failed[0].loop, db=job.settings.db)}"
 
 
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:

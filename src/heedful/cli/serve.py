@@ -33,7 +33,6 @@ from heedful.models.contract import Model
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
-from heedful.store.keys import Key
 from heedful.store.store import Effects, Store, also
 from heedful.telemetry import LogThrottle
 
@@ -397,7 +396,7 @@ def _ask(
     return config.ask_store(values, call, new=new), values.tenant
 
 
-def _document(key: Key) -> dict[str, Any]:
+def _document(key: keys.Key) -> dict[str, Any]:
     return {**asdict(key), "key": key.shown}
 
 
@@ -418,7 +417,7 @@ def create(
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
     given: dict[str, Any] = {"id": keys.new_id(), "projects": project or [], "may": rights}
 
-    def make(store: Store, scope: Scope) -> Awaitable[tuple[Key, str]]:
+    def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
         return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
 
     (key, secret), whose = _ask(tenant, make, ("key.create", name, given), new=True)
