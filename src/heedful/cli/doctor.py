@@ -62,7 +62,10 @@ def doctor(model: config.ModelName = None) -> int:
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
     """
     values = config.settings(model=model)
-    signs = [*_machine(values), *_weights(values)]
+    signs, needed = [*_machine(values)], weights.needed(values.model)
+    for one in weights.known():
+        embeds = values.embedder == "minilm" and one.name in config.EMBEDDER
+        signs.append(_check_weights(one, values.cache, embeds or one == needed))
     try:
         signs += (_server if values.db.startswith(POSTGRES) else _file)(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
@@ -89,9 +92,9 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
-    lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
-    there = {}
-    for name in sorted({re.split(r"[^\w.-]", line)[0] for line in lines}):
+    there = dict[str, str]()
+    for line in sorted(line for line in metadata.requires("heedful") or () if "extra ==" in line):
+        name = re.split(r"[^\w.-]", line)[0]
         there[name] = "missing"
         with suppress(metadata.PackageNotFoundError):
             there[name] = metadata.version(name)
@@ -109,17 +112,11 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("recall", True, f"compares {how}")
 
 
-def _weights(values: config.Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
-    """Check the weights that are known, or those named, which must then be there."""
-    required = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
-    if not names and (needed := weights.needed(values.model)):
-        required.append(needed.name)
-    for one in weights.known():
-        if not names or one.name in names:
-            state = drive(weights.check(one, values.cache))
-            well = state.kind == "good" or (state.kind == "absent" and one.name not in required)
-            todo = f"heedful model fetch {one.name}"
-            yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
+def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> Sign:
+    state = drive(weights.check(one, cache))
+    well = state.kind == "good" or (state.kind == "absent" and not required)
+    todo = f"heedful model fetch {one.name}"
+    return Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
 def _file(values: config.Settings) -> Iterator[Sign]:
@@ -269,11 +266,9 @@ def list_models(cache: Cache = None) -> int:
 @models.command()
 def check(name: Name = None, cache: Cache = None) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
-    values = config.settings(cache=cache)
-    # Weights may be absent unless they are named.
-    names = [weights.find(name).name] if name else []
-    alone = values.model_copy(update={"model": "", "embedder": "none"})
-    return _report([*_weights(alone, names)])
+    folder, required = config.settings(cache=cache).cache, name is not None
+    checked = [weights.find(name)] if name else weights.known()
+    return _report([_check_weights(one, folder, required) for one in checked])
 
 
 # Whole stores

@@ -296,27 +296,22 @@ def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> 
     made = []
     for line, value in entries:
         try:
-            made.append(_parse(line, value))
+            given = fit(LoopShape, value)
+            goals = tuple(map(presets.goal, given.goals or ()))
+            record.check_goals(goals)
+            attempts: list[record.Attempt] = []
+            for number, one in enumerate(given.attempts, 1):
+                attempts.append(_parse_attempt(number, one, goals, attempts))
+            quality = tuple(one.quality for one in given.attempts if one.quality is not None)
+            if quality and len(quality) < len(attempts):
+                raise InvalidInput("quality", quality, "given for all attempts of a loop, or none")
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
+        id = f"line {line}" if given.id is None else str(given.id)
+        made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
         if watch is not None:
             watch(len(made), len(entries))
     return made
-
-
-def _parse(line: int, value: Any) -> RecordedLoop:
-    """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
-    given = fit(LoopShape, value)
-    goals = tuple(map(presets.goal, given.goals or ()))
-    record.check_goals(goals)
-    attempts: list[record.Attempt] = []
-    for number, one in enumerate(given.attempts, 1):
-        attempts.append(_parse_attempt(number, one, goals, attempts))
-    quality = tuple(one.quality for one in given.attempts if one.quality is not None)
-    if quality and len(quality) < len(attempts):
-        raise InvalidInput("quality", quality, "given for every attempt of a loop, or for none")
-    id = f"line {line}" if given.id is None else str(given.id)
-    return RecordedLoop(record.Loop(id, goals, (*attempts,)), quality)
 
 
 def _parse_attempt(

@@ -110,9 +110,7 @@ def run(
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
     values = config.settings(model=model, policy=policy, **learning, **limits)
-    if name is not None and not (
-        0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
-    ):
+    if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
     chosen, arguments = config.policy_of(policy), call().arguments or ["run"]

@@ -29,7 +29,6 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.ingest import Patience
-from heedful.models.contract import Model
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
@@ -39,6 +38,8 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
+RULES = "none: rules word what runs teach"
+NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
@@ -155,29 +156,24 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
-    """Return where the service is, what it works with, who may call it, and what to do next."""
+    """Return the lines that are printed once the service listens."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
-    engine = "PostgreSQL" if server else "SQLite"
-    lines = [f"heedful {__version__} serves {url}", f"  store  {shown(values.db)} ({engine})"]
-    if not server:
-        lines.append(f"  model  {_describe_writer(setup.model)}")
-    elif setup.model is not None:
-        name = setup.model.name
-        lines.append(f"  model  {name} judges and dreams on request; workers word lessons")
-    lines.append(f"  docs   {url}/docs")
+    model = setup.model.name if setup.model is not None else RULES
     if server:
-        lines.append("  work   on the queue; heedful worker does it")
-    if has_key:
-        return [*lines, "  keys   needed; heedful key list shows them"]
-    lines.append("  keys   none: only this machine may call, and every caller may do everything")
-    return [*lines, following("key", "create", "--name", "NAME", db=values.db)]
-
-
-def _describe_writer(model: Model | None) -> str:
-    """Describe who words the lessons from traces."""
-    return model.name if model is not None else "none: rules word what runs teach"
+        judges = "judges and dreams on request; workers word lessons"
+        model = f"{setup.model.name} {judges}" if setup.model is not None else ""
+    facts = {
+        "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
+        "model": model,
+        "docs": f"{url}/docs",
+        "work": "on the queue; heedful worker does it" if server else "",
+        "keys": "needed; heedful key list shows them" if has_key else NO_KEY,
+    }
+    then = "" if has_key else following("key", "create", "--name", "NAME", db=values.db)
+    lines = (f"  {name:<6} {fact}" for name, fact in facts.items() if fact)
+    return [f"heedful {__version__} serves {url}", *lines, *([then] if then else [])]
 
 
 # What serve and worker share
@@ -305,7 +301,7 @@ async def _work(
             if not once:
                 where, many = shown(values.db), counted(options["concurrency"], "job")
                 say(f"works for {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
-            say(f"model: {_describe_writer(model)}")
+            say(f"model: {model.name if model is not None else RULES}")
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
