@@ -295,10 +295,10 @@ def _describe_proof(
         yield under_way or "no lesson was put into the prompt of a loop yet"
         yield following("recall", "TASK")
         return
-    yield f"{_describe_comparison(WHOLE, whole, 'an error again')}\n"
+    yield "\n".join([*_describe_comparison(WHOLE, whole, "an error again"), ""])
     then: list[object] = ["lessons"]
     for known, one in pairs:
-        yield f"{_describe_comparison(_name(known, one), one, 'its error again')}\n"
+        yield "\n".join([*_describe_comparison(_name(known, one), one, "its error again"), ""])
         if known and known["state"] == "retired" and then == ["lessons"]:
             then = ["proof", "--restore", known["id"], "--by", "NAME"]
     more = len(found.lessons) - len(pairs)
@@ -311,24 +311,23 @@ def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
     return f"{state}: {clean(known['text'] if known else str(one.lesson), BRIEF)}"
 
 
-def _describe_comparison(name: str, one: Comparison, again: str) -> str:
+def _describe_comparison(name: str, one: Comparison, again: str) -> Iterator[str]:
     unfair = "" if one.fair else "; not a random draw, so records are lost or added"
-    lines = [name, f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"]
-    if one.uplift.gain is not None:
-        lines += [
-            f"  {'right at once':<16}{_against(one.uplift, '{:.0f} %', 100, ' points')}",
-            f"  {again:<16}{_against(one.recurrence, '{:.0f} %', 100, ' points')}",
-            f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}",
-        ]
-    return "\n".join(lines)
+    yield name
+    yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"
+    if one.uplift.gain is None:
+        return
+    for words, effect in (("right at once", one.uplift), (again, one.recurrence)):
+        yield f"  {words:<16}{_against(effect, '{:.0f} %', 100, ' points')}"
+    yield f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}"
 
 
 def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
-    ends = [effect.gain or 0.0, effect.low, effect.high]
+    numbers = (unit * (end or 0.0) for end in (effect.gain, effect.low, effect.high))
     digits = 0 if of else 1
-    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # avoid −0
-    gain, low, high = (f"{one:+.{digits}f}".replace("-", "−") for one in rounded)
+    signed = (f"{round(one, digits) + 0.0:+.{digits}f}" for one in numbers)  # no −0
+    gain, low, high = (one.replace("-", "−") for one in signed)
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
 

@@ -313,23 +313,20 @@ def demo(
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
-        given = "with --full or --tasks"
-        raise errors.InvalidInput("--pipeline", given, "by itself: it has no tasks")
+        raise errors.InvalidInput("--pipeline", "with --full or --tasks", "without both of them")
     out = out or Path("out/pipeline" if pipeline else "out/demo")
 
-    def stopped() -> str:
-        return f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
-
+    last = f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
     package = ModuleType(EXAMPLES)
     package.__path__ = [str(examples_folder())]
     sys.modules.setdefault(EXAMPLES, package)
     lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
     if pipeline:
-        lab.write(output.drive(lab.run(values, out, fresh), stopped), again, call().json)
+        lab.write(output.drive(lab.run(values, out, fresh), lambda: last), again, call().json)
         return
     chosen = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    measured = output.drive(lab.measure(chosen, values, out, fresh, again), stopped)
+    measured = output.drive(lab.measure(chosen, values, out, fresh, again), lambda: last)
     lab.write(measured, out, call().json)
 
 
