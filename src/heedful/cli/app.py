@@ -113,10 +113,8 @@ class Commands(TyperGroup):
             grouped = isinstance(found, typer.Typer)
             command: Any = typer.main.get_command(found) if grouped else _command(found)
             command.name = cmd_name
-            parts = [*command.commands.values()] if grouped else []
-            if not grouped or command.invoke_without_command:
-                parts.append(command)
-            for part in parts:
+            own = not grouped or command.invoke_without_command
+            for part in (*getattr(command, "commands", {}).values(), *([command] if own else [])):
                 part.params += _shared_options(cmd_name)
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
