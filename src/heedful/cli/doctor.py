@@ -1,4 +1,4 @@
-"""`heedful doctor`, `model`, `db` and `migrate`: what this machine and its stores need."""
+"""`heedful doctor`, `model`, `db` and `migrate`: check this machine, its models and databases."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPEN_LOOPS = "select id, owner, lease from loop where state = 'open' order by n"
 
 @dataclass(frozen=True)
 class Sign:
-    """One check: whether it passed, what was found, and what to do if it failed."""
+    """The result of one check: whether it passed, what was found, and what to do if it failed."""
 
     name: str
     well: bool
@@ -57,9 +57,9 @@ class Sign:
 
 
 def doctor(model: config.ModelName = None) -> int:
-    """Check what heedful needs, and say what to do.
+    """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a check fails.
 
-    Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
+    It checks Python, packages, SQLite, the database, weights and API keys.
     """
     values = config.settings(model=model)
     signs, needed = [*_machine(values)], weights.needed(values.model)
@@ -74,7 +74,7 @@ def doctor(model: config.ModelName = None) -> int:
 
 
 def _report(signs: Sequence[Sign]) -> int:
-    """Print the signs; return 1 if one is ill."""
+    """Print the results of the checks. Return 1 if a check failed, otherwise 0."""
     well = all(sign.well for sign in signs)
     lines = []
     for sign in signs:
@@ -120,7 +120,7 @@ def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> 
 
 
 def _file(values: config.Settings) -> Iterator[Sign]:
-    """Check the folder, and the file on a connection of its own that cannot write."""
+    """Check the folder, the database file and its contents. The connection cannot write."""
     path = Path(values.db)
     folder = path.resolve().parent
     well = folder.is_dir() and os.access(folder, os.W_OK)
@@ -146,7 +146,7 @@ def _file(values: config.Settings) -> Iterator[Sign]:
 
 
 def _server(values: config.Settings) -> Iterator[Sign]:
-    """Check each step between this process and its rows, in the order in which problems show."""
+    """Check the server, the role, the schema and the isolation of tenants, then the contents."""
     needs_psycopg()
     from heedful.store import postgres
 
@@ -183,7 +183,7 @@ def _try(name: str, look: Callable[[], str]) -> Sign:
 
 
 async def _queue(values: config.Settings) -> Sign:
-    """Check for jobs that wait, and for jobs that no worker could do."""
+    """Check the queue for jobs that have stalled or failed."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queued:
@@ -202,7 +202,7 @@ def _contents(values: config.Settings) -> list[Sign]:
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
-    """Check loops, vectors and episodes, as far as the connection may see them."""
+    """Check the loops, vectors and episodes that this connection may read."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
@@ -234,7 +234,7 @@ def fetch(
     source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
     cache: Cache = None,
 ) -> int:
-    """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
+    """Fetch weights into the cache and verify their SHA-256. Cached weights are kept."""
     values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
@@ -247,7 +247,7 @@ def fetch(
 
 @models.command("list")
 def list_models(cache: Cache = None) -> int:
-    """List the known weights, and the forms that the name of a model takes."""
+    """List the weights that heedful can fetch, and the forms of a model's name."""
     folder = config.settings(cache=cache).cache or weights.default_cache()
     rows = []
     for one in weights.known():
@@ -265,7 +265,7 @@ def list_models(cache: Cache = None) -> int:
 
 @models.command()
 def check(name: Name = None, cache: Cache = None) -> int:
-    """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
+    """Verify cached weights. Exits with 1 if they are damaged, or if named weights are missing."""
     folder, required = config.settings(cache=cache).cache, name is not None
     checked = [weights.find(name)] if name else weights.known()
     return _report([_check_weights(one, folder, required) for one in checked])
@@ -273,7 +273,7 @@ def check(name: Name = None, cache: Cache = None) -> int:
 
 # Whole stores
 
-db: Typer = group("Copy a whole store: to another engine, or as a backup.")
+db: Typer = group("Copy a whole database, to another engine or as a backup.")
 Part = Literal["pre", "post", "all"]
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
@@ -283,10 +283,10 @@ def copy_(
     source: Annotated[str, Argument(help="A file, or a postgresql:// URL of the owner.")],
     target: Annotated[str, Argument(help="The same; it must be empty.")],
 ) -> int:
-    """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
+    """Copy a whole database with the data of every tenant, in one transaction.
 
-    What was written is read back and compared before it is committed. Stop the writers of the
-    source first: what they write after the start is not copied.
+    The copy is read back and compared before the commit. Stop all writers of the source first: what
+    they write after the start is not copied.
     """
     from heedful.store.transfer import copy
 
@@ -311,10 +311,10 @@ def migrate(
     part: Annotated[Part, Option(help="pre: before an update; post: after it.")] = "all",
     role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
 ) -> int:
-    """Bring a PostgreSQL database to the schema it needs.
+    """Update the schema of a PostgreSQL database, in one transaction.
 
-    Run it as the role that is to own the tables; the service needs another role. All of it is done
-    or nothing. A SQLite file needs no migration, because opening it brings it up to date.
+    Run it with the role that owns, or will own, the tables. The service needs another role. A
+    SQLite file needs no migration: heedful updates it when it opens it.
     """
     url = config.settings().db
     if not url.startswith(POSTGRES):

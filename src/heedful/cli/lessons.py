@@ -1,4 +1,4 @@
-"""What memory holds: lessons, patterns, pins, and how they move to another machine."""
+"""Commands that show and change lessons, patterns and pins, and move lessons between machines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REMOVED = columns(
 
 
 def lessons(limit: Limit = 50) -> int:
-    """List what was learnt, most often seen first; texts in quarantine are not shown."""
+    """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
     empty = "nothing was learnt in this scope yet"
@@ -51,7 +51,7 @@ def seen(
     error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
     text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
 ) -> int:
-    """Say whether an error was seen before; like grep, exit 1 if it was not."""
+    """Say whether an error was seen before. Like grep, it exits with 1 if it was not."""
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(lambda memory: memory.seen(error_type, error))
@@ -73,7 +73,7 @@ def recall(
     task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
     limit: Limit = 5,
 ) -> int:
-    """Show which accepted answers memory recalls for a task."""
+    """Show the accepted answers that memory recalls for a task."""
     query = _text_of(task)
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
@@ -93,14 +93,14 @@ def recall(
 
 
 def _text_of(argument: str) -> str:
-    """Return the text; `-` reads at most 1,000,000 bytes of stdin, as UTF-8 with replacements."""
+    """Return `argument`, or for `-` at most 1,000,000 bytes of standard input as text."""
     if argument != "-":
         return argument
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
 async def _spaces(memory: Memory) -> Spaces | None:
-    """Return where the vectors of examples lie, and warn if recall compares some by words alone."""
+    """Return which examples have vectors; warn if recall compares some examples by words only."""
     if memory.embedder is None:
         return None
     spaces = await memory.spaces()
@@ -120,7 +120,7 @@ Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed
 def list_patterns(
     error_type: Annotated[str, Argument(help="Only those of this type.")] = "", limit: Limit = 50
 ) -> int:
-    """List merged patterns and why they were merged, then those that are kept apart."""
+    """List merged patterns with the reasons for their merge, then patterns that are kept apart."""
     found = ask(lambda memory: memory.patterns(error_type))[:limit]
     lines = []
     for one in found:
@@ -142,13 +142,13 @@ def list_patterns(
 
 @patterns.command()
 def unmerge(digests: Digests, by: By, why: Why = "") -> int:
-    """Keep patterns apart from all others from now on."""
+    """Keep patterns apart from all other patterns from now on."""
     return _set_apart(digests, by, why, apart=True)
 
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "") -> int:
-    """Let evidence merge patterns again that `unmerge` kept apart."""
+    """Allow heedful to merge patterns again that `unmerge` kept apart."""
     return _set_apart(digests, by, why, apart=False)
 
 
@@ -162,7 +162,7 @@ def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
 
 @patterns.command()
 def suggest(limit: Limit = 20) -> int:
-    """List pairs of lessons with nearly the same meaning; merges nothing. Needs an embedder."""
+    """List pairs of lessons with nearly the same meaning, and merge nothing. Needs an embedder."""
     found = ask(lambda memory: memory.suggest(limit))
     lines = []
     for pair in found:
@@ -183,7 +183,7 @@ def pin(
     why: Why = "",
     undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
 ) -> int:
-    """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
+    """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows the ids."""
     ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
     words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
     record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
@@ -191,7 +191,7 @@ def pin(
 
 
 def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryRun = False) -> int:
-    """Remove lessons that are of no use; what is pinned or proved helpful stays."""
+    """Remove lessons that are not useful. Pinned lessons and lessons proven to help stay."""
     if unused_for is None and keep is None:
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
@@ -222,8 +222,8 @@ def export(
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file has the lessons with their examples, sightings, sources and rulings, and the outcomes
-    of showing them. Its last line shows whether it is complete.
+    The file contains the lessons with their examples, sightings, sources, rulings and outcomes. Its
+    last line shows whether the file is complete.
     """
     if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
@@ -252,9 +252,9 @@ def import_(
     by: By = "",
     why: Why = "",
 ) -> int:
-    """Import an export; a repeated import adds nothing twice.
+    """Import a file that `heedful export` wrote. Importing it again adds nothing.
 
-    The lessons of others wait in quarantine. If you vouch for them with --trust operator, they keep
+    Imported lessons wait in quarantine. If you vouch for them with --trust operator, they keep
     their trust and state. A damaged file is refused before anything is written.
     """
 
@@ -282,11 +282,10 @@ def import_(
 
 
 def reembed() -> int:
-    """Give vectors to examples that have none.
+    """Compute vectors for examples that have none.
 
-    Recall compares examples by meaning only if they have vectors. Use this for examples of another
-    embedder, or learnt without one. You can stop it at any time; it continues where it stopped.
-    Recall works meanwhile.
+    Recall compares examples by meaning only if they have vectors of the current embedder. You can
+    stop this command at any time; the next call continues where it stopped. Recall works meanwhile.
     """
 
     async def embed(memory: Memory) -> tuple[int, Spaces]:

@@ -1,4 +1,4 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and runs."""
+"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and pipeline runs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def why(
     loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
     stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
 ) -> int:
-    """Explain why a loop, or the run of a pipeline, went on and why it stopped.
+    """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
-    Shows the attempts, what was wrong, what was fed back, and what would have changed the end.
+    It shows the attempts, what was wrong, the feedback, and what would have changed the result.
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
@@ -91,7 +91,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
 
 
 def _feedback(stored: StoredLoop, number: int) -> str:
-    """Return what was fed back after an attempt; "" if no attempt followed."""
+    """Return the feedback after attempt `number`, or "" if no attempt followed."""
     again = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
     return again[number - 1] if number <= len(again) else ""
 
@@ -148,9 +148,9 @@ def _text(value: Any) -> str:
 
 
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
-    """Return the loop with this id, or the only loop whose id begins so; `last`: the newest run.
+    """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    The stages of a run have ids that begin with the run's id; such a beginning means the run.
+    `last` means the newest run. If a run and its stages begin with `name`, the run is returned.
     Raises NotFound, UsageError.
     """
     try:
@@ -175,7 +175,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
 
 
 async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[StoredLoop]:
-    """Return the newest runs, newest first; those of one pipeline if its name is given."""
+    """Return the newest runs, newest first, of the named pipeline or of all pipelines."""
     most = 8 * limit
     while True:
         found = await memory.store.read(memory.scope, loops.newest, most)
@@ -193,9 +193,10 @@ def ask(
     run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
     question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
 ) -> int:
-    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
+    """Answer a question about a run of a pipeline, such as why a stage was retried.
 
-    The question is understood by its keywords, without a model. The answer cites the reports.
+    heedful looks for keywords in the question; it asks no model. The answer cites the run's
+    reports.
     """
 
     async def read(memory: Memory) -> Report:
@@ -232,7 +233,7 @@ def runs(
     stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
     limit: settings.Limit = 20,
 ) -> int:
-    """List the newest runs of pipelines, or count over them."""
+    """List the newest runs of pipelines. With --stats, also count failures, retries and costs."""
 
     async def read(memory: Memory) -> list[Report]:
         listed = await newest_runs(memory, limit, pipeline)
@@ -278,7 +279,7 @@ def list_loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: settings.Limit = 50,
 ) -> int:
-    """List the newest loops; one that is open is running or was interrupted."""
+    """List the newest loops. An open loop is still running, or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
@@ -329,7 +330,7 @@ def log(
     loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
     limit: settings.Limit = 20,
 ) -> int:
-    """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
+    """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
     async def read(memory: Memory) -> list[Reasoning]:
         found = await memory.store.read(memory.scope, loops.newest, limit, loop)
@@ -351,9 +352,9 @@ def override(
     decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,
     expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
 ) -> int:
-    """Let a loop go on past a rule; a loop that was stopped reopens.
+    """Suspend a stop rule for a loop. If the rule stopped the loop, the loop opens again.
 
-    The override and its reason stay on record. `heedful run --resume` continues the loop.
+    The override and its reason are recorded. `heedful run --resume` continues the loop.
     """
     until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}

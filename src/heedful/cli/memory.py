@@ -1,4 +1,4 @@
-"""`heedful quarantine`, `dream` and `proof`: what people read and rule on, and whether it helps."""
+"""`heedful quarantine`, `dream`, `proof` and `reflect`: learn, rule on lessons, measure them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 
 # Quarantine
 
-quarantine: Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
+quarantine: Typer = group("Show and rule on quarantined lessons; revoke sources.")
 WAITING = columns("lesson source id trust seen since", since="at")
 
 
@@ -58,7 +58,7 @@ RULINGS = columns("done to by why at", done="action", to=_subject)
 
 @quarantine.command("list")
 def list_waiting(limit: Limit = 50) -> int:
-    """List the waiting entries, newest first; an entry is recalled only after its release."""
+    """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
     rows = [asdict(one) for one in ask(lambda memory: memory.quarantine.waiting(limit))]
     for row in rows:
         del row["provenance"]  # `show` has it
@@ -69,7 +69,7 @@ def list_waiting(limit: Limit = 50) -> int:
 
 @quarantine.command("show")
 def show_waiting(id: Id) -> int:
-    """Show one entry: its words, where they come from, and the rulings on it."""
+    """Show one lesson in quarantine: its texts, where they come from, and the rulings on it."""
     held = ask(lambda memory: memory.quarantine.show(id))
     then = following("quarantine", "release", id, "--by", "NAME")
     return answer(held, *_describe_entry(held), then if held.state == "quarantined" else "")
@@ -95,14 +95,14 @@ def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Allow recall of these entries from now on, with the trust of an operator."""
+    """Release lessons from quarantine: recall may show them, with the trust of an operator."""
     ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
     return _ruled("released", ids, by, why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
-    """Retire entries. The same text is not stored again."""
+    """Retire lessons that are in quarantine. The same text is not stored again."""
     ask(lambda memory: memory.quarantine.reject(ids, by=by, why=why))
     return _ruled("rejected", ids, by, why)
 
@@ -119,9 +119,10 @@ def revoke(
     why: Why = "",
     yes: Annotated[bool, Option("--yes", help="Do it; otherwise only count.")] = False,
 ) -> int:
-    """Remove a source and all that derives from it, including lessons learnt with it in the prompt.
+    """Remove a source and everything that derives from it.
 
-    Without --yes it only shows what would be removed.
+    This includes lessons learnt while a text of the source was in the prompt. Without --yes it only
+    shows what would be removed.
     """
     options: Any = {"by": by, "why": why, "dry_run": not yes}
     counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
@@ -136,7 +137,7 @@ def revoke(
 
 @quarantine.command("log")
 def list_rulings(limit: Limit = 50) -> int:
-    """List the rulings on lessons and sources, by whom and why."""
+    """List the rulings on lessons and sources: who decided what, and why."""
     found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
 
@@ -153,7 +154,7 @@ def dream(
     mode: Annotated[str, Option(help="lite: all lessons; full: the last 24 hours.")] = "lite",
     by: By = "heedful",
 ) -> int:
-    """Merge lessons that say the same, if recall stays as good; `rollback` undoes it."""
+    """Merge lessons that say the same, if recall stays as good. `rollback` undoes a dream."""
     if context.invoked_subcommand is not None:
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
@@ -180,7 +181,7 @@ DREAMS = columns("what by id mode before after at", what=_what)
 
 @dreams.command("log")
 def list_dreams(limit: Limit = 20) -> int:
-    """List the dreams, including those that changed nothing, and why."""
+    """List the dreams and what they did. If a dream did nothing, the reason is shown."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
     options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
@@ -189,7 +190,7 @@ def list_dreams(limit: Limit = 20) -> int:
 
 @dreams.command("show")
 def show_dream(id: Id) -> int:
-    """Show what a dream did to which lessons, and how their texts differ."""
+    """Show which lessons a dream changed, and how their texts differ."""
     one = ask(lambda memory: Dreams(memory).show(id))
     undo = one.done and one.undone is None
     then = following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]))
@@ -198,7 +199,7 @@ def show_dream(id: Id) -> int:
 
 @dreams.command()
 def rollback(id: Id, by: By, why: Why = "") -> int:
-    """Undo a dream: recall is as before, and later lessons stay. On record."""
+    """Undo a dream, so that recall is as before. Lessons learnt after the dream stay."""
     back = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
     words = f"dream {id} is rolled back: {counted(back, 'lesson')} back"
     record = {"dream": id, "by": by, "why": why, "lessons": back}
@@ -206,13 +207,13 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
 
 
 def dream_document(one: Dream) -> dict[str, Any]:
-    """Return a dream as JSON data; each merge says how the texts differ."""
+    """Return a dream as JSON data, with the differences between merged texts."""
     proposals = [{**asdict(each), "differs": _differences(one, each)} for each in one.proposals]
     return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
 
 
 def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
-    """Return for each member how its text differs from the text that replaced it."""
+    """Return, for each merged lesson's id, how its text differs from the survivor's text."""
     into = one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
     return {id: str(difference(one.texts[id], into)) for id in members}
@@ -256,11 +257,11 @@ def proof(
     why: Why = "",
     plot: Plot = None,
 ) -> int:
-    """Say whether memory helps, with intervals.
+    """Show whether memory helps, with confidence intervals.
 
-    It compares how often loops are right at once where lessons were shown with loops where they
-    were withheld. The intervals hold however often you look. Loops retire a lesson that is proven
-    to hurt.
+    It compares loops that were shown lessons with loops from which they were withheld: how often
+    was the first attempt right? The intervals are valid however often you look. heedful retires a
+    lesson that is proven to hurt.
     """
     if restore is not None:
         if not by.strip():
@@ -332,7 +333,7 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
 
 
 def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
-    """Return why there is nothing to compare with, or ""."""
+    """Return the reason why no lesson was withheld, or "" if one was."""
     if any(one.withheld for one in found.lessons):
         return ""
     if not holdout:
@@ -352,7 +353,7 @@ NAME = 60
 
 @dataclass
 class Result:
-    """The result of one episode: what was learnt, or the `error` of the model, or neither."""
+    """The result of an episode: the lesson in `reflected`, the model's `error`, or neither."""
 
     name: str
     episode: Episode | None = None
@@ -369,8 +370,8 @@ def reflect(
 ) -> int:
     """List what failed in runs of agents, with the events that prove it, and learn from it.
 
-    Each run counts once, however often it is read. Lessons that depend on the words of tools,
-    documents or users wait in quarantine.
+    Each run counts once, however often it is read. Lessons that depend on texts of tools, documents
+    or users wait in quarantine.
     """
     if bool(files) == waiting:
         raise UsageError("give files of traces, or --waiting for what failed before")
@@ -381,7 +382,7 @@ def reflect(
     damage: UsageError | None = None
 
     async def work(store: Store) -> int:
-        """Collect the results; return how many episodes wait for other processes."""
+        """Fill `results`; return how many episodes still wait for other processes."""
         nonlocal damage
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
@@ -432,7 +433,7 @@ async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
 
 
 async def _result(result: Result, work: Awaitable[learn.Reflected | None]) -> Result:
-    """Add the result of `work`, or the error of the model. Raises ModelUnavailable."""
+    """Await `work`; add its result or the model's error to `result`. Raises ModelUnavailable."""
     try:
         result.reflected = await work
     except ModelUnavailable:
@@ -471,7 +472,6 @@ def _describe_result(result: Result) -> Iterator[str]:
 
 
 def _stored_as(found: learn.Reflected) -> str:
-    """Describe how memory stored the lesson."""
     if found.busy:
         return BUSY
     if found.again:

@@ -1,4 +1,4 @@
-"""The terminal: results and JSON on stdout, everything else on stderr, progress and Ctrl-C.
+"""The terminal: results and JSON go to stdout, messages, progress and errors to stderr.
 
 Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
 provider, 130 interrupted.
@@ -37,7 +37,7 @@ GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may 
 
 
 class Interrupted(Exception):
-    """Ctrl-C was pressed; the message says how to continue."""
+    """Ctrl-C was pressed. The message says how to continue."""
 
 
 INTERRUPTED = 130
@@ -55,7 +55,7 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 @dataclass
 class Call:
-    """The command line that runs, and the options that all commands share."""
+    """The command line that is running, and the options that all commands share."""
 
     arguments: Sequence[str] = ()
     json: bool = False
@@ -67,7 +67,7 @@ CALL: ContextVar[Call] = ContextVar("call")
 
 
 def call() -> Call:
-    """Return the command line that runs; outside of one, a call without options."""
+    """Return the command line that is running, or one without options if there is none."""
     return CALL.get(Call())
 
 
@@ -75,25 +75,25 @@ def call() -> Call:
 
 
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
-    """Return columns by their names: each shows the field so named, or what `special` says of it.
+    """Return the columns with these names, which are separated by blanks; `_` is shown as a blank.
 
-    In a name, `_` is a blank.
+    A column shows the field with its name, unless `special` gives another field or a function.
     """
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
 def show(text: object = "") -> None:
-    """Print a line of a result to stdout."""
+    """Print a result to stdout."""
     print(text, flush=True)
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the terminal to stderr."""
+    """Print a message to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document in ASCII, which every terminal can show; records by their fields."""
+    """Print `document` as JSON in ASCII. Dataclasses become objects, other unknown values text."""
 
     def plain(value: Any) -> Any:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
@@ -120,10 +120,10 @@ def emit(
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print records as the JSON document `{key: [...]}`, or as a table. Return 0.
+    """Print `records` as the JSON document `{key: [...]}`, or as a table. Return 0.
 
-    `then` is the line below the table, `empty` the text without records. `document` makes the JSON
-    value of a record.
+    `then` is printed below the table, `empty` instead of an empty table. `document` converts a
+    record to JSON data.
     """
     lines = (Table(columns, records, text), then) if records else (empty,)
     return answer({key: list(map(document, records))}, *lines)
@@ -131,10 +131,10 @@ def emit(
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text. The first `text` columns contain words, the others numbers.
+    """A table as text. The first `text` columns contain words, the other columns numbers.
 
-    If `columns` is a mapping, each row is a record. The value of a column is then a field's name or
-    a function of the record. A narrow terminal folds words, never numbers. If the terminal is too
+    If `columns` is a mapping, each row is a record, and each column shows a field of the record or
+    the result of a function. A narrow terminal folds words, never numbers. If the terminal is too
     narrow for the numbers, each row becomes one line.
     """
 
@@ -177,7 +177,6 @@ class Table:
 
 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
-    """Format a field: times, numbers to one digit, lists with commas, mappings as JSON."""
     if not isinstance(column, str):
         value = column(record)
     else:
@@ -190,7 +189,7 @@ def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
 
 
 def when(seconds: float) -> str:
-    """Format seconds since 1970 as local time; a year beyond the calendar stays a number."""
+    """Format seconds since 1970 as local time. A year that no calendar has stays a number."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -198,12 +197,12 @@ def when(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Format a count with its noun: 1 loop, 2 loops."""
+    """Return a number with its noun: 1 loop, 2 loops."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def following(*words: object, db: str | None = None) -> str:
-    """Return the line that names the next command, with the database unless it is the default."""
+    """Return the line `Next: heedful …` with a command, and --db unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
     db = db or call().db
@@ -215,7 +214,7 @@ def following(*words: object, db: str | None = None) -> str:
 
 
 class Progress:
-    """Lines on stderr, and on a terminal bars below them. Use it as a context manager."""
+    """A context manager that shows progress on stderr: lines, and bars on a terminal."""
 
     def __init__(self) -> None:
         from rich import progress
@@ -239,13 +238,13 @@ class Progress:
             self._bars.stop()
 
     def say(self, text: Any) -> None:
-        """Print a line, text or rich's Text, above the bars; a terminal cuts it at its width."""
+        """Print a line, text or rich's Text, above the bars. A terminal cuts it at its width."""
         cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
 
     def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
-        """Move the bar `name`; `count` stands behind it, `words` before it."""
+        """On a terminal, update the bar `name` with `words` before it and `count` behind it."""
         if not self.live:
             return
         if name not in self._lines:
@@ -255,7 +254,7 @@ class Progress:
         self._bars.update(line, description=words, completed=done, total=total or None, count=count)
 
     def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """Show how many bytes of the weights `name` were processed. Any thread may call it."""
+        """Show how many bytes of the weights `name` are processed. Any thread may call this."""
         with self._lock:
             size = f"{total / 1e6:.0f} MB"
             self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
@@ -264,7 +263,7 @@ class Progress:
             self._last[name] = what
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
-        """Show `done` of `total`: a bar on a terminal, else at most ten lines for large totals."""
+        """Show `done` of `total`: as a bar on a terminal, else in at most ten lines."""
         step = done // (100 if self.live else max(MANY, total // 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return
@@ -277,8 +276,8 @@ class Progress:
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
 
-    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130.
-    Committed data is safe.
+    If the coroutine does not end within a second, or if Ctrl-C is pressed again, the process exits
+    with 130. Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
@@ -322,7 +321,7 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
 
 
 def report_error(error: BaseException, **more: Any) -> int:
-    """Print the error, with --json as one document that also holds `more`; return its exit code."""
+    """Print the error, with --json as one document that includes `more`. Return its exit code."""
     kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
     if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
         message = f"--{error}"
@@ -350,9 +349,9 @@ def report_error(error: BaseException, **more: Any) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """Exit the process, also while a cancelled call still runs in a thread.
+    """Exit the process, even while a cancelled call still runs in a thread.
 
-    Python's own exit would tear down C++ libraries under such a thread, which aborts the process.
+    Python's own exit would destroy C++ objects that the thread uses, and the process would abort.
     """
     try:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: what policies would have done, which rules can fire.
+"""`heedful replay`, `tune` and `policy`: compare policies on recorded loops, and check rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -40,14 +40,15 @@ def replay(
     policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
     plot: config.Plot = None,
 ) -> int:
-    """Say what policies would have cost and lost on recorded loops.
+    """Compare what policies would have cost and lost on recorded loops.
 
-    The figures are exact if a policy stops no later than the record does. If it would have gone
-    on, the record cannot tell, and the loop counts as far as it goes.
+    The figures are exact for a policy that stops no later than the recorded loop did. If a policy
+    would have continued, the result is unknown, and only the recorded attempts count.
 
-    An oracle stops at the first right attempt, or after one attempt if none is right. Regret counts
-    the attempts beyond the oracle's. A loop is lost if the record solves it and the policy does
-    not. Quality is that of the attempts that are kept. --plot draws cost against quality.
+    An oracle stops at the first right attempt, or after one attempt if none is right. Regret is the
+    number of attempts beyond the oracle's. A loop is lost if the recorded loop was solved and the
+    policy stops before the solution. Quality is the quality of the attempts that are kept. --plot
+    draws cost against quality.
     """
     chosen = [presets.policy(text) for text in policy or ()]
     with output.Progress() as progress:
@@ -106,8 +107,9 @@ def tune(
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
 
-    It is chosen on one half of the recorded loops and reported on the other. Loops are split by
-    their ids. If the record cannot tell, a policy counts as if it used up all of its attempts.
+    The policy is chosen on one half of the recorded loops, and its figures come from the other
+    half. If a policy would have continued beyond a recorded loop, it counts as if it used all its
+    attempts.
     """
     record.check_number("--keep", keep, 0, 1)
     before = config.policy_of(policy)
@@ -144,7 +146,7 @@ def tune(
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
-    """Say where the record makes the figures differ from those of a live run."""
+    """Yield the reasons why the figures may differ from the figures of live runs."""
     many = counted(len(records), "loop")
     for policy in policies:
         words = ", ".join(map(str, policy.goals))
@@ -174,9 +176,9 @@ def list_policies() -> int:
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """Find the shortest history in which each rule decides, or prove that it never does.
+    """Find the shortest history in which each rule decides, or prove that no such history exists.
 
-    Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
+    Exits with 0 if every rule can fire, otherwise with 1.
     """
     chosen = config.policy_of(policy)
     found = reach(chosen)
@@ -200,7 +202,7 @@ def _describe_reach(found: Reach) -> Iterator[str]:
 
 
 def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """Describe an attempt of a history, after the candidates that were `seen`."""
+    """Describe an attempt of a history. `seen` has the digests of earlier candidates."""
     nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
     yield "the same candidate" if attempt.candidate.digest in seen else nearly
     evaluation = attempt.evaluation
@@ -247,7 +249,7 @@ Goals = tuple[record.Goal, ...]
 
 
 class AttemptShape(Shape):
-    """An attempt of a recorded loop."""
+    """An attempt in a file of recorded loops."""
 
     candidate: JsonValue = None
     digest: Annotated[str, Field(min_length=1)] | None = None
@@ -260,7 +262,7 @@ class AttemptShape(Shape):
 
 
 class LoopShape(Shape):
-    """A line of a file of recorded loops; the task is not read."""
+    """A line in a file of recorded loops. The task is not used."""
 
     id: Annotated[str, Field(min_length=1)] | int | None = None
     task: JsonValue = None
@@ -269,7 +271,7 @@ class LoopShape(Shape):
 
 
 def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
-    """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
+    """Return the recorded loops of a database or a file. Raises NotFound, UsageError."""
     if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
         return read_file(Path(source), partial(progress.counted, "reading"))
     values = config.settings(db=source)
@@ -289,7 +291,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
 
 
 def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
-    """Read the loops of a file, at least one. Raises RecordFileError with the line."""
+    """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
         raise RecordFileError(str(path), 0, "it holds no loop; give at least one with attempts")

@@ -1,4 +1,4 @@
-"""`heedful run`: drive every task of a file as a loop; `heedful demo`: with and without memory."""
+"""`heedful run` drives the tasks of a file as loops; `heedful demo` shows what memory changes."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ EXAMPLES = "heedful._examples"
 
 @dataclass(frozen=True)
 class Row:
-    """How one task ended.
-
-    `at_once`: it passed at attempt 1; `stopped_by`: the rule, or "" if it passed.
-    """
+    """The result of a task. `at_once`: attempt 1 passed. `stopped_by` is "" if one passed."""
 
     id: str
     loop: str
@@ -71,10 +68,10 @@ class Row:
 
 @dataclass
 class Job:
-    """A run: the options of the command line, and its state so far.
+    """A run: the options of the command line, and the state of the run so far.
 
     `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
-    `rows` are the tasks that have ended. `arguments` is the whole command line.
+    `rows` are the results of the tasks that have ended. `arguments` is the whole command line.
     """
 
     path: Path
@@ -102,10 +99,10 @@ def run(
     max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
 ) -> int:
-    """Drive every task of a file until it passes or is stopped.
+    """Drive every task of a file until its answer passes or a rule stops the loop.
 
-    Exits 0 if all passed, else 1. A run that was interrupted or killed can be resumed: the model
-    is not asked again for an answer that was stored.
+    Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or killed can be
+    resumed. Stored answers are not requested from the model again.
     """
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
@@ -128,7 +125,7 @@ def run(
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job. Open the model first: if that fails, no name is taken and no file is made."""
+    """Run the job. The model opens first: if it fails, no name is taken and no file is created."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with output.Progress() as progress:
         async with (
@@ -162,12 +159,12 @@ async def batch(
     watch: Callable[[Row], None],
     **options: Any,
 ) -> None:
-    """Drive every task as the loop `run/id`, `jobs` at once.
+    """Drive every task as the loop `run/id`, with `jobs` tasks at a time.
 
-    `options` are those of every `Run`; `watch` gets every row when it ends. A task whose loop has
-    ended is not run again, so a second call resumes. If user code or an answer fails in one task,
-    the others go on; after any other model error nothing new begins. Then the first error is
-    raised, with a note that names its task. A StoreError stops at once.
+    `options` are the options of every `Run`. `watch` gets the row of each task that ends. A second
+    call resumes: loops that have ended are not driven again. If user code or an answer fails in one
+    task, the other tasks continue. After any other model error no new task begins. Then the first
+    error is raised, with a note that names its task. A StoreError is raised at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(tasks)
@@ -196,7 +193,7 @@ async def batch(
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
+    """Drive one task as the loop `run/id`. The task's own policy takes precedence."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -208,7 +205,7 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
 
 
 def _report(job: Job, failure: errors.HeedfulError | None) -> int:
-    """Print how the tasks ended, in task order, and what failed; return the exit code."""
+    """Print the results in the order of the tasks, then `failure`. Return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
@@ -224,7 +221,7 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
 
 
 def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
+    """Return how to resume the run, as the end of a sentence, or "" if it has not begun."""
     if not job.name:
         return ""
     kept = [word for word in job.arguments if word not in ("--resume", "--json")]
@@ -234,7 +231,6 @@ def _how_to_resume(job: Job) -> str:
 
 
 def _sums(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the sums of the table and of the JSON document."""
     names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
     sums = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
     return {"tasks": len(rows), **sums, "seconds": round(sum(row.seconds for row in rows), 3)}
@@ -257,9 +253,9 @@ def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
 
 
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the name of a new run: the given one, or the file's with the first free number.
+    """Return the name of a new run: the given name, or the file's name with the first free number.
 
-    The run takes it by claiming the loop of its first task. Raises UsageError if it exists.
+    Claiming the loop of the first task reserves the name. Raises UsageError if the run exists.
     """
     first, name = job.tasks[0], job.given
     policy = first.policy or job.policy
@@ -277,7 +273,7 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
 
 
 async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
+    """Return the name of the run to continue: the given name, or the newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
     begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
     form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
@@ -303,11 +299,12 @@ def demo(
     out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
 ) -> None:
-    """Run tasks with and without memory, and report the difference.
+    """Run tasks with and without memory, and compare the results.
 
-    Only a check knows the rule of a task. Nothing is faked: every answer is the model's, and
-    another model gives other numbers. With --pipeline stages are checked and corrected; the two
-    that fail stand in for an agent. If it is stopped, the same command continues.
+    Only a check knows the rule of a task. Nothing is faked: the model writes every answer, so
+    another model gives other numbers. With --pipeline, a pipeline of checked stages runs instead;
+    two of its stages fail at first, like an agent. If you stop the demo, the same command continues
+    it.
     """
     values = config.settings(model=model)
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
@@ -340,5 +337,5 @@ def examples_folder() -> Path:
 
 
 def program() -> str:
-    """Return how this user can call heedful: by its name, or by its module."""
+    """Return the command that starts heedful: its name if it is on the path, or else its module."""
     return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"

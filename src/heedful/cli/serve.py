@@ -1,4 +1,4 @@
-"""`heedful serve` and `heedful worker`: the service, on SQLite or PostgreSQL, and its jobs."""
+"""`heedful serve`, `worker`, `key` and `audit`: the service, its jobs, its keys and its record."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def serve(
 ) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
-    Without any key it listens on this machine only, and every caller may do everything. heedful key
-    create makes a key; from then on callers need one.
+    If no key exists, the service listens on this machine only, and every caller may do everything.
+    As soon as `heedful key create` has created a key, callers need one.
     """
     options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
     values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
@@ -85,10 +85,7 @@ def serve(
 
 
 async def _serve(values: config.Settings) -> int:
-    """Serve until asked to stop; return how many requests were cut short.
-
-    Raises UsageError, StoreError.
-    """
+    """Serve until a signal; return how many requests were cut short. Raises HeedfulError."""
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
@@ -117,7 +114,7 @@ async def _serve(values: config.Settings) -> int:
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
-    """Return the setup of the service from the settings. Raises UsageError."""
+    """Create the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
         scope=config.scope_of(values),
@@ -136,7 +133,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
 
 @asynccontextmanager
 async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
-    """Yield the job queue of the service: in PostgreSQL, else in this process."""
+    """Open the service's job queue: in PostgreSQL, or in this process if the store is SQLite."""
     jobs = 2 if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue
@@ -156,7 +153,7 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
-    """Return the lines that are printed once the service listens."""
+    """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
@@ -180,7 +177,7 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
 
 
 def report_lost_database() -> None:
-    """Say once a minute that the database is away; its drivers log it again and again."""
+    """Print once a minute that the database does not answer, instead of its drivers' log lines."""
     throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
@@ -194,10 +191,7 @@ def report_lost_database() -> None:
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
-    """Export spans and metrics as OTLP; the OTEL_* environment variables say where.
-
-    Exports the rest at the end. Raises PackageMissing.
-    """
+    """Export spans and metrics as OTLP inside the block, as OTEL_* say. Raises PackageMissing."""
     if not wanted:
         yield
         return
@@ -244,12 +238,13 @@ def worker(
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
-    """Do the jobs of services.
+    """Run the jobs that services put on the queue.
 
-    Reflect, embed, dream, prune, prove and drive loops. Any number of workers share the jobs of one
-    PostgreSQL. SIGTERM lets running jobs finish; another worker repeats the job of a killed worker.
-    It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
-    HEEDFUL_REFLECTION_ENABLED is false.
+    A job reflects, embeds, dreams, prunes, computes the proof or drives a loop. Any number of
+    workers can share one PostgreSQL database. After SIGTERM, running jobs may finish. If a worker
+    is killed, another worker repeats its job. Workers dream from time to time, unless
+    HEEDFUL_REFLECTION_MODE is lite. They neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is
+    false.
     """
     values = config.settings(model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
@@ -319,7 +314,7 @@ async def _work(
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Return the result of the work, or 0 after a signal; the second signal exits at once."""
+    """Return the result of `work`, or 0 after a signal. A second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[str] = []
 
@@ -342,7 +337,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _loop(text: str) -> tuple[str, Opens]:
-    """Import the function in `name=module:function`. Raises UsageError."""
+    """Return the name and the imported function of `name=module:function`. Raises UsageError."""
     if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
     name, _, path = text.partition("=")
@@ -376,10 +371,10 @@ def _ask(
     *,
     new: bool = False,
 ) -> tuple[T, str]:
-    """Open the store, and return the result of `work` and the name of the tenant.
+    """Open the store; return the result of `work` and the name of the tenant.
 
-    With an audit `entry` (action, subject, details), `work` writes, and the entry is written in the
-    same transaction.
+    If there is an audit `entry` (action, subject, details), it is written in the transaction in
+    which `work` writes.
     """
     values = config.settings(tenant=tenant)
 
@@ -404,7 +399,7 @@ def create(
     tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
 ) -> int:
-    """Create a key and print it. It is not shown again: only a hash of its secret is stored.
+    """Create a key and print it. It is shown only once: only a hash of its secret is stored.
 
     read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
     and rulings on quarantine. admin: keys and the audit.
@@ -435,7 +430,7 @@ def list_keys(tenant: Tenant = None) -> int:
 def revoke(
     id: Annotated[str, Argument(help="A key of the list, or its id.")], tenant: Tenant = None
 ) -> int:
-    """Revoke a key: every service refuses it from now on."""
+    """Revoke a key. Every service refuses it from now on."""
     entry = ("key.revoke", keys.id_of(id), dict[str, Any]())
     key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
@@ -443,7 +438,7 @@ def revoke(
 
 @audit.command("list")
 def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
-    """List what was done in a tenant, newest first."""
+    """List what was done through the service in a tenant, newest first."""
     rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
     empty = f"nothing was done in tenant {whose} yet"
     return emit(rows, AUDIT, key="audit", text=4, empty=empty)
@@ -454,10 +449,10 @@ def verify(
     kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
     tenant: Tenant = None,
 ) -> int:
-    """Check whether a row was changed or removed: each row holds the hash of the row before.
+    """Check that no row of the audit was changed or removed, by the hashes that link the rows.
 
-    Write down the last hash that this command prints. With this hash, --kept also shows whether the
-    whole record was rewritten.
+    Keep the last hash that this command prints in another place. With --kept HASH, the command also
+    finds out whether all rows were rewritten.
     """
     found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"

@@ -1,7 +1,7 @@
-"""The settings of a command, and the store, memory and model opened from them.
+"""The settings of a command, and the store, memory and model that are opened with them.
 
-Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
-`pyproject.toml`, both in the current folder. Only the command line reads them.
+A setting comes from an option, the environment, `heedful.toml` or `[tool.heedful]` in
+`pyproject.toml`, in this order, both in the current folder. Only the command line reads settings.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 class Settings(BaseModel):
     """The settings of the command line.
 
-    `cache` is the folder for weights. `threads` and `context` (tokens) are for embedded models.
+    `cache` is the folder for weights. `threads` and `context` (in tokens) are for embedded models.
     `policy` is written as for `heedful.policy`. `holdout` is the share of recalled lessons that is
     withheld from prompts. `timeout` is in seconds for each attempt.
 
-    The others are for `heedful serve`: `rate` in requests a second for each key, `body` and
-    `traces` in bytes, `drain` in seconds, `checks` are those that a request may name. A trace
-    counts as complete `settled` seconds after its last span, once its root has ended.
+    The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
+    is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
+    trace is complete `settled` seconds after its last span, if its root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -119,9 +119,9 @@ class Settings(BaseModel):
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings, with --db and the options that are not None on top. Raises UsageError.
+    """Return the settings. --db and options that are not None take precedence. Raises UsageError.
 
-    The error names where the wrong value comes from, the field and what is allowed.
+    The error names the origin of a wrong value, the field, and what is allowed.
     """
     places, values = _places({"db": call().db, **options}), dict[str, Any]()
     for place in places.values():
@@ -140,7 +140,7 @@ def settings(**options: Any) -> Settings:
 
 
 def policy_of(option: str | None) -> Policy:
-    """Return the policy that the option names, else that of the settings. Raises UsageError."""
+    """Return the policy of the option, or else of the settings. Raises UsageError."""
     if option is not None:
         return policy(option)
     try:
@@ -151,7 +151,7 @@ def policy_of(option: str | None) -> Policy:
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the values by their place of origin; a later place wins."""
+    """Return the values of each origin. Values of later origins take precedence."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
@@ -167,7 +167,7 @@ def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def wrong(error: Any, allowed: str = "") -> str:
-    """Return the wrong value of pydantic's error, and what is allowed."""
+    """Describe an error of pydantic: the wrong value and what is allowed."""
     value = error["input"]
     shortened = repr(shown(value) if isinstance(value, str) else value)
     if len(shortened) > SHOWN:
@@ -178,7 +178,7 @@ def wrong(error: Any, allowed: str = "") -> str:
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:
-    """Return the values of one table of a TOML file; nothing if there is no file."""
+    """Return the values of a table in a TOML file, or {} if the file does not exist."""
     try:
         found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -193,7 +193,7 @@ def _table(file: str, *keys: str) -> dict[str, Any]:
 
 
 def seconds(option: str, text: str) -> float:
-    """Parse a time such as 2h or 1d. Raises InvalidInput, which names the option."""
+    """Return the seconds of a time such as 2h or 1d. Raises InvalidInput with the option's name."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     parsed = float(found[1]) * SECONDS[found[2]] if found else 0.0
     if not 0 < parsed <= LONGEST_TIME:
@@ -214,8 +214,7 @@ def ask(
 ) -> T:
     """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a database file that does not exist yet. `progress` shows downloads. Ctrl-C prints
-    `stopped`.
+    `new` allows a new database file. `progress` shows downloads. Ctrl-C prints `stopped`.
     """
     values = settings()
 
@@ -232,7 +231,7 @@ def ask_store(
     new: bool = False,
     stopped: str = "interrupted",
 ) -> T:
-    """Do the same as `ask` with the store instead of the memory."""
+    """Open the store and return the result of `question`, with the same options as `ask`."""
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
@@ -242,7 +241,7 @@ def ask_store(
 
 
 def scope_of(values: Settings) -> Scope:
-    """Return the scope that the settings name."""
+    """Return the scope of the settings."""
     return Scope(values.tenant, values.project)
 
 
@@ -252,7 +251,7 @@ def _exists(db: str) -> bool:
 
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
+    """Open the store. Raises NotFound if the file does not exist, unless `new` is True."""
     if not (new or _exists(values.db)):
         where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
         raise NotFound("database", values.db, where)
@@ -265,7 +264,7 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
-    """Open the model. Missing weights are downloaded first, outside of any attempt's time."""
+    """Open the model. Missing weights are downloaded first, so that no attempt waits for them."""
     model = _open_model(values)
     try:
         if needed := weights.needed(values.model):
@@ -276,7 +275,7 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
 
 
 def model_here(values: Settings) -> Model | None:
-    """Open the model without downloading; None if the default model is not on this machine."""
+    """Open the model without a download, or return None if the default model is not installed."""
     if needed := weights.needed(values.model):
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
@@ -291,27 +290,24 @@ def _open_model(values: Settings) -> Model:
 
 
 def look_here() -> None:
-    """Let imports find modules of the current folder, where a console script does not look."""
+    """Allow imports from the current folder, which a console script does not search."""
     sys.path.insert(0, str(Path.cwd()))
 
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
-    """Return the memory of the scope, with the embedder that settings and machine allow."""
+    """Return the memory of the scope, with the embedder of the settings."""
     embedder = embedder_of(values, progress)
     return Memory(store, scope_of(values), embedder, holdout=values.holdout)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
-    """Open the embedder; None if recall compares words."""
+    """Open the embedder, or return None if recall compares words."""
     meant = by_meaning(values)
     return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings.
-
-    `auto` means yes if the packages are installed and the weights are in the cache.
-    """
+    """Return True if recall compares meanings; `auto` needs the packages and the cached weights."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

@@ -1,4 +1,4 @@
-"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names its line."""
+"""Files that users write: tasks as JSON Lines, YAML or TOML. Every error names its line."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LONGEST_ID = 200
 
 
 class Shape(BaseModel):
-    """What a line of a file may hold: no other key, and numbers that are finite."""
+    """The base of the shapes of entries: no unknown keys, no infinite numbers."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class TaskShape(Shape):
-    """An entry of a task file."""
+    """The shape of an entry in a task file."""
 
     # Printable; Unicode's category C is control characters and the like.
     id: str = Field(max_length=LONGEST_ID, pattern=r"^\P{C}+$")
@@ -52,7 +52,7 @@ Entry = tuple[int, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a file; `line` is where it begins, from 1."""
+    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML file."""
 
     id: str
     task: str
@@ -64,16 +64,15 @@ class Task:
 
     @property
     def family(self) -> str:
-        """Return the family that its context names, or ""."""
+        """Return the family that the task's context names, or ""."""
         named = self.context.get("family") if isinstance(self.context, Mapping) else None
         return "" if named is None else str(named)
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
+    """Return the tasks of a .jsonl, .yaml, .yml or .toml file, in order. There is at least one.
 
-    Checks are loaded; the modules that they name are looked for beside the file first. Raises
-    TaskFileError with the line.
+    Modules that checks name are first searched beside the file. Raises TaskFileError with the line.
     """
     text = text_of(path, TaskFileError)
     parse = _PARSERS.get(path.suffix.lower())
@@ -101,7 +100,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def fit(shape: type[M], value: Any) -> M:
-    """Return the value as its shape. Raises UsageError, which names the field and the value."""
+    """Return `value` as a `shape`. Raises UsageError, which names the wrong field and its value."""
     try:
         return shape.model_validate(value)
     except RecursionError as error:
@@ -123,7 +122,7 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Keeps dates as text, and refuses a duplicate key; YAML itself would keep the last."""
+    """A YAML loader that keeps dates as text and refuses duplicate keys."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
@@ -131,7 +130,7 @@ class _Loader(_Yaml):  # type: ignore[misc]
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises ConstructorError."""
+        """Return the mapping. Raises ConstructorError if a key is duplicate."""
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         for number, (key, _) in enumerate(node.value):
             if key.value in keys[:number]:
@@ -162,7 +161,6 @@ def _yaml(path: Path, text: str) -> list[Entry]:
 
 
 def _toml(path: Path, text: str) -> list[Entry]:
-    """Parse the [[tasks]] of a TOML file; the line of an entry is not known."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -174,7 +172,7 @@ def _toml(path: Path, text: str) -> list[Entry]:
 
 
 def text_of(path: Path, kind: type[LineError]) -> str:
-    """Read a file as text, unpacked if its name ends in .gz. Raises `kind`."""
+    """Return the text of a file. A file whose name ends in .gz is unpacked. Raises `kind`."""
     try:
         data = path.read_bytes()
         packed = path.suffix == ".gz"
@@ -192,7 +190,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
 
 
 def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
-    """Parse the JSON object of every line that is not empty. Raises `kind`."""
+    """Return the number and the object of every line that is not empty. Raises `kind`."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
