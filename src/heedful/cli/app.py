@@ -163,7 +163,7 @@ app: typer.Typer = typer.Typer(cls=Commands, no_args_is_help=True, context_setti
 @app.callback()
 def heedful(
     version: Annotated[bool, VERSION] = False,
-    debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Self-correction for LLM agents: when to try again, when to stop, how to learn from errors.
 

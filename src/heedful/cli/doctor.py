@@ -224,14 +224,14 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
 # Weights
 
 models: Typer = group("Fetch, list and check the weights of embedded models.")
-Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
-Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
+Name = Annotated[str | None, Argument(help="A name from heedful model list.")]
+Cache = Annotated[Path | None, Option("--cache", help="The folder of the weights.")]
 
 
 @models.command()
 def fetch(
     name: Name = None,
-    source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
+    source: Annotated[Path | None, Option("--from", help="Copy from this file.")] = None,
     cache: Cache = None,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Cached weights are kept."""
@@ -280,8 +280,8 @@ DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB
 
 @db.command("copy")
 def copy_(
-    source: Annotated[str, Argument(help="A file, or a postgresql:// URL of the owner.")],
-    target: Annotated[str, Argument(help="The same; it must be empty.")],
+    source: Annotated[str, Argument(help="A file, or a postgresql:// URL with the owner's role.")],
+    target: Annotated[str, Argument(help="An empty database, named in the same way.")],
 ) -> int:
     """Copy a whole database with the data of every tenant, in one transaction.
 

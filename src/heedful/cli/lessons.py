@@ -49,7 +49,7 @@ def lessons(limit: Limit = 50) -> int:
 
 def seen(
     error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
-    text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
+    text: Annotated[str, Argument(help="The text of the error; - reads standard input.")],
 ) -> int:
     """Say whether an error was seen before. Like grep, it exits with 1 if it was not."""
     error = _text_of(text)
@@ -70,7 +70,7 @@ def seen(
 
 
 def recall(
-    task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
+    task: Annotated[str, Argument(help="The task; - reads standard input.")],
     limit: Limit = 5,
 ) -> int:
     """Show the accepted answers that memory recalls for a task."""
@@ -113,12 +113,12 @@ async def _spaces(memory: Memory) -> Spaces | None:
 # Merged patterns
 
 patterns: Typer = group("Show merged error patterns, and undo a merge.")
-Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
+Digests = Annotated[list[str], Argument(help="Digests from the list of patterns.")]
 
 
 @patterns.command("list")
 def list_patterns(
-    error_type: Annotated[str, Argument(help="Only those of this type.")] = "", limit: Limit = 50
+    error_type: Annotated[str, Argument(help="Only errors of this type.")] = "", limit: Limit = 50
 ) -> int:
     """List merged patterns with the reasons for their merge, then patterns that are kept apart."""
     found = ask(lambda memory: memory.patterns(error_type))[:limit]
@@ -216,9 +216,9 @@ KB = 1_000
 
 
 def export(
-    file: Annotated[str, Argument(help="The file; - writes to standard output.")],
+    file: Annotated[str, Argument(help="The file to write; - is standard output.")],
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, Option(help="With vectors; without them half as large.")] = True,
+    vectors: Annotated[bool, Option(help="Also write vectors: twice the size.")] = True,
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
@@ -247,7 +247,7 @@ def export(
 
 
 def import_(
-    file: Annotated[str, Argument(help="An export; - reads standard input.")],
+    file: Annotated[str, Argument(help="The file to read; - is standard input.")],
     trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",

@@ -34,8 +34,8 @@ CANDIDATE = 400  # characters of a candidate that are shown
 
 
 def why(
-    loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
-    stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
+    loop: Annotated[str, Argument(help="The id of a loop or run, its beginning, or `last`.")],
+    stage: Annotated[str | None, Argument(help="The name or number of a stage.")] = None,
 ) -> int:
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
@@ -190,8 +190,8 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
 
 
 def ask(
-    run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
-    question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
+    run: Annotated[str, Argument(help="The id of a run, its beginning, or `last`.")],
+    question: Annotated[str, Argument(help="The question. [a summary]")] = "",
 ) -> int:
     """Answer a question about a run of a pipeline, such as why a stage was retried.
 
@@ -230,7 +230,7 @@ that passed; retries, seconds, tokens: number and cost of the retries"""
 
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
-    stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
+    stats: Annotated[bool, Option("--stats", help="Also count failures and costs.")] = False,
     limit: settings.Limit = 20,
 ) -> int:
     """List the newest runs of pipelines. With --stats, also count failures, retries and costs."""
@@ -327,7 +327,7 @@ DECISIONS = columns(
 
 
 def log(
-    loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
+    loop: Annotated[str, Argument(help="Only loops whose ids begin with this.")] = "",
     limit: settings.Limit = 20,
 ) -> int:
     """List decisions: why a loop continued or stopped, and who overrode which rule."""
@@ -346,7 +346,7 @@ def log(
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop.")],
-    rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
+    rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
     by: settings.By,
     why: settings.Why = "",
     decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,

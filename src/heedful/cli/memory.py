@@ -37,8 +37,8 @@ from heedful.traces.episode import Episode
 WORDS = 300  # characters of a text that are shown
 BRIEF = 80
 SHOWN = 30
-Id = Annotated[int, Argument(min=1, max=MOST, help="An id of the list.")]
-Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
+Id = Annotated[int, Argument(min=1, max=MOST, help="An id from the list.")]
+Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
 
 
 # Quarantine
@@ -114,10 +114,10 @@ def _ruled(what: str, ids: Sequence[int], by: str, why: str) -> int:
 
 @quarantine.command()
 def revoke(
-    source: Annotated[str, Argument(help="The name of a source, as the list shows it.")],
+    source: Annotated[str, Argument(help="A source from the list.")],
     by: By = "",
     why: Why = "",
-    yes: Annotated[bool, Option("--yes", help="Do it; otherwise only count.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Remove; without it only count.")] = False,
 ) -> int:
     """Remove a source and everything that derives from it.
 
@@ -362,11 +362,11 @@ class Result:
 
 
 def reflect(
-    files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
-    waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
-    model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,
+    files: Annotated[list[Path] | None, Argument(help="Files of traces.")] = None,
+    waiting: Annotated[bool, Option("--waiting", help="Reflect on stored episodes.")] = False,
+    model: Annotated[str | None, Option("--model", help="Writes the lessons. [rules]")] = None,
     trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
-    keep: Annotated[bool, Option("--store/--no-store", help="Keep what is learnt.")] = True,
+    keep: Annotated[bool, Option("--store/--no-store", help="Store the lessons.")] = True,
 ) -> int:
     """List what failed in runs of agents, with the events that prove it, and learn from it.
 

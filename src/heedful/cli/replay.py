@@ -102,8 +102,8 @@ def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
 
 def tune(
     source: Source = None,
-    keep: Annotated[float, Option(help="Share of the solvable loops, 0..1.")] = 0.99,
-    policy: Annotated[str | None, Option("--policy", help="The policy now. [the setting]")] = None,
+    keep: Annotated[float, Option(help="The share of solvable loops to solve.")] = 0.99,
+    policy: Annotated[str | None, Option("--policy", help="Compare with it. [the setting]")] = None,
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
 

@@ -89,12 +89,12 @@ class Job:
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
     model: config.ModelName = None,
-    name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
+    name: Annotated[str | None, Option("--run", help="The run's name. [file and number]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue this or the newest run.")] = False,
     memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
     holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
-    policy: Annotated[str | None, Option(help="When to stop. [default]")] = None,
-    jobs: Annotated[int | None, Option(help="Tasks at once. [1]")] = None,
+    policy: Annotated[str | None, Option(help="The policy: when to stop. [default]")] = None,
+    jobs: Annotated[int | None, Option(help="Tasks at the same time. [1]")] = None,
     timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
     max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
@@ -292,12 +292,12 @@ def _stem(path: Path) -> str:
 
 
 def demo(
-    full: Annotated[bool, Option("--full", help="All tasks.")] = False,
+    full: Annotated[bool, Option("--full", help="Run all tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
     model: config.ModelName = None,
-    tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
-    out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
-    fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
+    tasks: Annotated[Path | None, Option(help="Another file of tasks. [house rules]")] = None,
+    out: Annotated[Path | None, Option(help="The folder for results. [out/demo]")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Delete earlier results first.")] = False,
 ) -> None:
     """Run tasks with and without memory, and compare the results.
 

@@ -42,18 +42,18 @@ RULES = "none: rules word what runs teach"
 NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
-Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
-Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
+Telemetry = Annotated[bool, Option("--telemetry", help="Export spans and metrics.")]
+Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
 
 def serve(
-    host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
-    port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
+    host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, Option(help="The port; 0 selects a free one. [8765]")] = None,
     model: config.ModelName = None,
     key_required: Annotated[bool | None, Option("--key-required", help="Require a key.")] = None,
-    workers: Annotated[int | None, Option(help="Jobs at a time here, on SQLite. [2]")] = None,
-    rate: Annotated[float | None, Option(help="Requests a second and key. [unlimited]")] = None,
-    drain: Annotated[float | None, Option(help="Seconds that requests may take. [30]")] = None,
+    workers: Annotated[int | None, Option(help="Jobs at a time, only on SQLite. [2]")] = None,
+    rate: Annotated[float | None, Option(help="Requests a second for each key. [no limit]")] = None,
+    drain: Annotated[float | None, Option(help="Seconds for requests to end on stop. [30]")] = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
@@ -228,10 +228,10 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
 
 
 def worker(
-    queues: Annotated[str, Option(help="Such as loops,memory. [all]")] = "",
+    queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
-    once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
-    model: Annotated[str | None, Option("--model", help="Words the lessons. [the setting]")] = None,
+    once: Annotated[bool, Option("--once", help="Run the waiting jobs, then exit.")] = False,
+    model: Annotated[str | None, Option("--model", help="Writes lessons. [the setting]")] = None,
     drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
@@ -393,11 +393,11 @@ def _document(key: keys.Key) -> dict[str, Any]:
 
 @service_keys.command()
 def create(
-    name: Annotated[str, Option(help="Who uses it.")],
+    name: Annotated[str, Option(help="A name for the user of the key.")],
     may: Annotated[config.Texts, Option(help="read, write, approve, admin. [read,write]")] = None,
-    project: Annotated[config.Texts, Option(help="A project; repeatable. [all]")] = None,
+    project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
     tenant: Tenant = None,
-    expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
+    expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
 ) -> int:
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
 
@@ -428,7 +428,7 @@ def list_keys(tenant: Tenant = None) -> int:
 
 @service_keys.command()
 def revoke(
-    id: Annotated[str, Argument(help="A key of the list, or its id.")], tenant: Tenant = None
+    id: Annotated[str, Argument(help="A key from the list, or its id.")], tenant: Tenant = None
 ) -> int:
     """Revoke a key. Every service refuses it from now on."""
     entry = ("key.revoke", keys.id_of(id), dict[str, Any]())
@@ -446,7 +446,7 @@ def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
 
 @audit.command()
 def verify(
-    kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
+    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
     tenant: Tenant = None,
 ) -> int:
     """Check that no row of the audit was changed or removed, by the hashes that link the rows.

@@ -45,12 +45,12 @@ EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 # Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
 ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
-Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
+Limit = Annotated[int, Option(min=1, max=MOST, help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
 Texts = list[str] | None
-Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
-UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
+Keep = Annotated[int | None, Option(min=0, max=MOST, help="Keep the most useful lessons.")]
+UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
 
@@ -60,7 +60,7 @@ def _check_plot(path: Path | None) -> Path | None:
     return path
 
 
-PLOT = Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
+PLOT = Option("--plot", callback=_check_plot, help="Draw the result into this SVG file.")
 Plot = Annotated[Path | None, PLOT]
 
 
