@@ -172,9 +172,9 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
     process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
     assert process.stderr is not None
-    assert "works for postgresql://" in process.stderr.readline()
+    assert "runs the jobs of postgresql://" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
     assert process.returncode == 0
-    assert "SIGINT: begins nothing new" in said
+    assert "SIGINT: no new job begins" in said
     assert said.splitlines()[-1] == "0 jobs done, 0 given up"

@@ -69,7 +69,8 @@ def doctor(model: config.ModelName = None) -> int:
     try:
         signs += (_server if values.db.startswith(POSTGRES) else _file)(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
-        signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
+        found = f"{shown(values.db)}: {error}"
+        signs.append(Sign("database", False, found, "name another database"))
     return _report(signs)
 
 
@@ -139,7 +140,7 @@ def _file(values: config.Settings) -> Iterator[Sign]:
             yield Sign("database", False, found, "upgrade heedful")
             return
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-    todo = "restore a copy, or move it away to begin again"
+    todo = "restore a copy, or move the file away"
     yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
     if check == "ok" and schema == sqlite.SCHEMA:
         yield from _contents(values)

@@ -105,7 +105,7 @@ async def _spaces(memory: Memory) -> Spaces | None:
         return None
     spaces = await memory.spaces()
     if spaces.behind:
-        say(f"by words alone: {counted(spaces.behind, 'example')} ({spaces})")
+        say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
         say(following("reembed"))
     return spaces
 
@@ -154,8 +154,8 @@ def remerge(digests: Digests, by: By, why: Why = "") -> int:
 
 def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
     ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=apart))
-    how = "kept apart" if apart else "merged with others where evidence says so"
-    words = f"{counted(len(digests), 'pattern')} from now on {how}"
+    how = "kept apart" if apart else "mergeable again"
+    words = f"from now on {how}: {counted(len(digests), 'pattern')}"
     record = {"patterns": digests, "apart": apart, "by": by, "why": why}
     return answer(record, words, following("patterns", "list"))
 
@@ -276,7 +276,7 @@ def import_(
     if done.left:
         lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
-        lines.append(f"its source is {done.source}; revoke it by this name")
+        lines.append(f"to remove these lessons, revoke their source {done.source}")
         lines.append(following("quarantine", "list"))
     return answer({"file": file, **asdict(done)}, *lines)
 

@@ -362,12 +362,12 @@ def override(
         lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
     )
     run, _, task = loop.rpartition("/")
-    end = "is open; resume it where it was driven"
+    end = "is open; resume it in the program that ran it"
     if isinstance(verdict, Done):
         end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
     elif run and task:
         end = f"is open; heedful run TASKS --run {run} --resume continues it"
-    lifted = f"{rule} is lifted for {counted(decisions, 'decision')}"
+    lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
     document = {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)}
     words = f"{lifted}; loop {clean(loop, 200)} {end}"
     return answer(document, words, following("why", loop))

@@ -81,7 +81,7 @@ def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
     lines = {"pattern": held.pattern, "lesson": held.lesson}
     for name in ("task", "rejected", "wrong", "accepted") if held.example else ():
         lines[name] = getattr(held.example, name)
-    lines |= {"tags": ", ".join(held.tags), "rests on": ", ".join(came.sources) or "no source"}
+    lines |= {"tags": ", ".join(held.tags), "sources": ", ".join(came.sources) or "no source"}
     for name, ids in (("from", came.parents), ("into", came.children)):
         lines[name] = f"example {', '.join(map(str, ids))}" if ids else ""
     yield from (f"{name:<9} {clean(text, WORDS)}" for name, text in lines.items() if text)
@@ -201,7 +201,7 @@ def show_dream(id: Id) -> int:
 def rollback(id: Id, by: By, why: Why = "") -> int:
     """Undo a dream, so that recall is as before. Lessons learnt after the dream stay."""
     back = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
-    words = f"dream {id} is rolled back: {counted(back, 'lesson')} back"
+    words = f"dream {id} is undone: {counted(back, 'lesson')} restored"
     record = {"dream": id, "by": by, "why": why, "lessons": back}
     return answer(record, words, following("dream", "log"))
 
@@ -244,7 +244,7 @@ def _describe_dream(one: Dream) -> Iterator[str]:
 
 # Proof
 
-GAIN = "shown against withheld; a gain is for the better, and the interval holds at all times"
+GAIN = "shown against withheld; a gain is an improvement, and its interval is valid at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 WHOLE = "memory as a whole"
 RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
@@ -267,7 +267,7 @@ def proof(
         if not by.strip():
             raise UsageError("--restore needs --by: who is responsible")
         ask(lambda memory: memory.restore(restore, by=by, why=why))
-        words = f"lesson {restore} is back; only later loops count for it or against it"
+        words = f"lesson {restore} is restored; only later loops count for or against it"
         return answer({"restored": restore, "by": by, "why": why}, words, following("proof"))
 
     async def read(memory: Memory) -> tuple[Proof, dict[str, Any], int, float]:
@@ -291,7 +291,7 @@ def _describe_proof(
     found: Proof, pairs: Sequence[tuple[Mapping[str, Any] | None, Comparison]], unproven: str
 ) -> Iterator[str]:
     whole, pending = found.pooled, found.pending
-    under_way = f"{counted(pending, 'loop')} under way, not counted yet" if pending else ""
+    under_way = f"not counted yet: {counted(pending, 'running loop')}" if pending else ""
     if not (found.lessons or whole.shown or whole.withheld):
         yield under_way or "no lesson was put into the prompt of a loop yet"
         yield following("recall", "TASK")
@@ -303,7 +303,7 @@ def _describe_proof(
         if known and known["state"] == "retired" and then == ["lessons"]:
             then = ["proof", "--restore", known["id"], "--by", "NAME"]
     more = len(found.lessons) - len(pairs)
-    yield from (GAIN, f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
+    yield from (GAIN, f"and {counted(more, 'more lesson')}" if more > 0 else "", under_way)
     yield from (unproven, following(*then))
 
 
@@ -313,7 +313,7 @@ def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
 
 
 def _describe_comparison(name: str, one: Comparison, again: str) -> Iterator[str]:
-    unfair = "" if one.fair else "; not a random draw, so records are lost or added"
+    unfair = "" if one.fair else "; these shares are not random, so records were lost or added"
     yield name
     yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"
     if one.uplift.gain is None:

@@ -61,10 +61,10 @@ def replay(
             progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
             figures += replays.compare(aims, [one])
     whole = replace(figures.pop(0), beyond=0)  # the record knows how its own loops ended
-    notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
+    notes = [f"{one.name} is left out: no scores for its goals are recorded" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
-        notes.append(f"{counted(assumed, 'loop')} without goals count as if they had the policies'")
+        notes.append(f"{counted(assumed, 'loop')} without goals: judged by the policies' goals")
     if plot is not None:
         if not whole.solvable:
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
@@ -154,10 +154,10 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
         if lacking := loops.unscored(records, policy):
             yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {words}"
         if policy.goals and own:
-            yield f"{policy.name}: {own} of {many} keep goals of their own instead of {words}"
+            yield f"{policy.name}: {own} of {many} have goals of their own instead of {words}"
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if scoped:
-        yield f"{', '.join(scoped)}: echo counts within each loop, not over the loops before it"
+        yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
 
 
 # Policies
@@ -281,7 +281,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
         newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:
         if source is not None:
-            error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
+            error.add_note("the name of a file of recorded loops must end in .jsonl or .jsonl.gz")
         raise
     records = loops.recorded(newest)
     if not records:
@@ -294,7 +294,7 @@ def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> 
     """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
-        raise RecordFileError(str(path), 0, "it holds no loop; give at least one with attempts")
+        raise RecordFileError(str(path), 0, "it has no loop; give at least one with attempts")
     made = []
     for line, value in entries:
         try:

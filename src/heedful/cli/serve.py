@@ -38,7 +38,7 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
-RULES = "none: rules word what runs teach"
+RULES = "none: rules write the lessons"
 NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
@@ -79,7 +79,7 @@ def serve(
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
-    late = f"{counted(cut, 'request')} took too long and was cut short" if cut else ""
+    late = f"cut short: {counted(cut, 'request')} took too long" if cut else ""
     show(f"stopped; {late or 'every accepted request is answered'}; the store is closed")
     return 0
 
@@ -159,7 +159,7 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
     server = values.db.startswith(POSTGRES)
     model = setup.model.name if setup.model is not None else RULES
     if server:
-        judges = "judges and dreams on request; workers word lessons"
+        judges = "judges and dreams on request; workers write lessons"
         model = f"{setup.model.name} {judges}" if setup.model is not None else ""
     facts = {
         "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
@@ -261,8 +261,8 @@ def worker(
         if name not in QUEUES:
             raise UnknownName("queue", name, QUEUES)
     if not (once or values.db.startswith(POSTGRES)):
-        what = "is a SQLite file, whose work is done in the process of heedful serve"
-        todo = "heedful worker --once does what waits, and workers need a postgresql:// URL"
+        what = "is a SQLite file, whose jobs run inside heedful serve"
+        todo = "heedful worker --once runs the waiting jobs; other workers need a postgresql:// URL"
         raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
@@ -295,7 +295,7 @@ async def _work(
         try:
             if not once:
                 where, many = shown(values.db), counted(options["concurrency"], "job")
-                say(f"works for {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
+                say(f"runs the jobs of {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
             say(f"model: {model.name if model is not None else RULES}")
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
@@ -322,7 +322,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
         if received:
             os._exit(KILLED)
         received.append(name)
-        say(f"{name}: begins nothing new; running jobs may finish, or press again")
+        say(f"{name}: no new job begins, running jobs may finish; again: exit now")
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -344,7 +344,7 @@ def _loop(text: str) -> tuple[str, Opens]:
     try:
         return name, resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"--drives {text}: {error}; name a function of a module here") from error
+        raise UsageError(f"--drives {text}: {error}; name an importable function") from error
 
 
 # Keys and the audit

@@ -253,7 +253,7 @@ def _exists(db: str) -> bool:
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if the file does not exist, unless `new` is True."""
     if not (new or _exists(values.db)):
-        where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
+        where = "this folder; check the path, or let heedful run create one"
         raise NotFound("database", values.db, where)
     store = open_store(values.db)
     try:

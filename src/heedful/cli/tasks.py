@@ -80,7 +80,7 @@ def read_tasks(path: Path) -> list[Task]:
         raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
     entries = parse(path, text)
     if not entries:
-        raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
+        raise TaskFileError(str(path), 0, "it has no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
@@ -111,7 +111,7 @@ def fit(shape: type[M], value: Any) -> M:
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         where = ".".join(map(str, parts)) or "it"
         if first["type"] == "extra_forbidden":
-            raise UsageError(f"there is no key {where}; remove it or correct its name") from error
+            raise UsageError(f"{where} is an unknown key; remove it or correct its name") from error
         if first["type"] == "missing":
             raise UsageError(f"{where} is missing; it must be given") from error
         raise UsageError(f"{where} is {wrong(first)}") from error
@@ -146,7 +146,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         node = loader.get_single_node()
         if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
-            raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
+            raise TaskFileError(str(path), line, "it must be a list: begin each task with -")
         return [
             (item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
@@ -167,7 +167,7 @@ def _toml(path: Path, text: str) -> list[Entry]:
         raise TaskFileError(str(path), 0, f"not TOML: {error}") from error
     tasks = document.get("tasks", [])
     if document.keys() - {"tasks"} or not isinstance(tasks, list):
-        raise TaskFileError(str(path), 0, "it may hold tasks only; write each as [[tasks]]")
+        raise TaskFileError(str(path), 0, "it may only have tasks; write each of them as [[tasks]]")
     return [(0, task) for task in tasks]
 
 
@@ -178,7 +178,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
         packed = path.suffix == ".gz"
         return (gzip.decompress(data) if packed else data).decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        what = f"it is no whole gzip file ({error}); fetch it again, or take .gz off its name"
+        what = f"it is not a complete gzip file ({error}); fetch it again or rename it"
         raise kind(str(path), 0, what) from error
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
