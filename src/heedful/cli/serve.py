@@ -257,9 +257,8 @@ def worker(
         **asdict(Reflections.of(os.environ)),
     }
     names = [one.strip() for one in queues.split(",") if one.strip()]
-    for name in names:
-        if name not in QUEUES:
-            raise UnknownName("queue", name, QUEUES)
+    for name in set(names).difference(QUEUES):
+        raise UnknownName("queue", name, QUEUES)
     if not (once or values.db.startswith(POSTGRES)):
         what = "is a SQLite file, whose jobs run inside heedful serve"
         todo = "heedful worker --once runs the waiting jobs; other workers need a postgresql:// URL"
