@@ -1,4 +1,4 @@
-"""The command line. Each module has related commands; it is imported when one of them is called."""
+"""The command line. Each module has related commands; it is imported when one of them runs."""
 
 from __future__ import annotations
 

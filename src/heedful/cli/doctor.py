@@ -104,7 +104,7 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     well = not package or there[package] != "missing"
     found = ", ".join(map(" ".join, there.items()))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
-    keys = [key for key in KEYS if os.environ.get(key)]  # their values are never shown
+    keys = [key for key in KEYS if os.environ.get(key)]  # never show their values
     needed = f"{kind.upper()}_API_KEY"
     found = f"set: {', '.join(keys)}" if keys else "none is set"
     well = needed not in KEYS or needed in keys
@@ -163,7 +163,7 @@ def _server(values: config.Settings) -> Iterator[Sign]:
             yield from (role, schema)
             if not (role.well and schema.well):
                 return
-            # It protects tenants even if a statement forgets its tenant.
+            # Row-level security protects tenants even from a statement that forgets the tenant.
             rows = session.execute(TABLES).fetchall()
             bare = ", ".join(row["name"] for row in rows if not row["locked"])
             words = f"on for {sum(row['locked'] for row in rows)} of {len(rows)} tables"
@@ -222,8 +222,6 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
     return signs
 
 
-# Weights
-
 models: Typer = group("Fetch, list and check the weights of embedded models.")
 Name = Annotated[str | None, Argument(help="A name from heedful model list.")]
 Cache = Annotated[Path | None, Option("--cache", help="The folder of the weights.")]
@@ -271,8 +269,6 @@ def check(name: Name = None, cache: Cache = None) -> int:
     checked = [weights.find(name)] if name else weights.known()
     return _report([_check_weights(one, folder, required) for one in checked])
 
-
-# Whole stores
 
 db: Typer = group("Copy a whole database, to another engine or as a backup.")
 Part = Literal["pre", "post", "all"]

@@ -110,8 +110,6 @@ async def _spaces(memory: Memory) -> Spaces | None:
     return spaces
 
 
-# Merged patterns
-
 patterns: Typer = group("Show merged error patterns, and undo a merge.")
 Digests = Annotated[list[str], Argument(help="Digests from the list of patterns.")]
 
@@ -174,9 +172,6 @@ def suggest(limit: Limit = 20) -> int:
     return answer({"pairs": found}, *lines, then)
 
 
-# What memory keeps
-
-
 def pin(
     lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
     by: By,
@@ -209,8 +204,6 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
         following("prune", *words) if dry_run and found else following("lessons"),
     )
 
-
-# To other machines and other embedders
 
 KB = 1_000
 

@@ -30,9 +30,6 @@ LISTED = 10
 CANDIDATE = 400  # characters of a candidate that are shown
 
 
-# One loop, or the run of a pipeline
-
-
 def why(
     loop: Annotated[str, Argument(help="The id of a loop or run, its beginning, or `last`.")],
     stage: Annotated[str | None, Argument(help="The name or number of a stage.")] = None,
@@ -144,9 +141,6 @@ def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
 
 
-# Loops and runs by name
-
-
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
@@ -184,9 +178,6 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
         if len(runs) >= limit or len(found) < most:
             return runs[:limit]
         most *= 4
-
-
-# Runs of pipelines
 
 
 def ask(
@@ -269,8 +260,6 @@ def _run_row(report: Report) -> dict[str, Any]:
         "began": report.began,
     }
 
-
-# Loops and decisions
 
 LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
 

@@ -41,8 +41,6 @@ Id = Annotated[int, Argument(min=1, max=MOST, help="An id from the list.")]
 Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
 
 
-# Quarantine
-
 quarantine: Typer = group("Show and rule on quarantined lessons; revoke sources.")
 WAITING = columns("lesson source id trust seen since", since="at")
 
@@ -61,7 +59,7 @@ def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
     rows = [asdict(one) for one in ask(lambda memory: memory.quarantine.waiting(limit))]
     for row in rows:
-        del row["provenance"]  # `show` has it
+        del row["provenance"]  # only `show` prints it
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = "nothing waits in quarantine"
     return emit(rows, WAITING, key="waiting", text=2, empty=empty, then=then)
@@ -95,7 +93,7 @@ def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Release lessons from quarantine: recall may show them, with the trust of an operator."""
+    """Release lessons from quarantine: recall may show them. Their trust becomes operator."""
     ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
     return _ruled("released", ids, by, why)
 
@@ -141,8 +139,6 @@ def list_rulings(limit: Limit = 50) -> int:
     found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
 
-
-# Dreams
 
 dreams: Typer = Typer(add_completion=False, **PLAIN)
 
@@ -242,8 +238,6 @@ def _describe_dream(one: Dream) -> Iterator[str]:
     yield f"lessons: {one.before} before, {one.after} after{tried}"
 
 
-# Proof
-
 GAIN = "shown against withheld; a gain is an improvement, and its interval is valid at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 WHOLE = "memory as a whole"
@@ -327,7 +321,7 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
     numbers = (unit * (end or 0.0) for end in (effect.gain, effect.low, effect.high))
     digits = 0 if of else 1
-    signed = (f"{round(one, digits) + 0.0:+.{digits}f}" for one in numbers)  # no −0
+    signed = (f"{round(one, digits) + 0.0:+.{digits}f}" for one in numbers)  # + 0.0 avoids −0
     gain, low, high = (one.replace("-", "−") for one in signed)
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
@@ -342,8 +336,6 @@ def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
         return f"the first {FIRST} loops are shown everything; {ended} have ended"
     return "nothing was withheld so far"
 
-
-# Reflecting on runs of agents
 
 AGAIN = "heedful reflect --waiting tries again"
 BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"

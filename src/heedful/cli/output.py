@@ -29,8 +29,8 @@ T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
-LEAST = 16  # columns that text needs at least; numbers are never cut
-# Columns of times.
+LEAST = 16  # the narrowest column of words; numbers are never cut
+# Columns that contain times.
 TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
 MANY = 5_000  # loops or lessons; fewer take only a few seconds
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods that are options of the same name here.
+# Arguments of Memory's methods that are options with the same names.
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
@@ -69,9 +69,6 @@ CALL: ContextVar[Call] = ContextVar("call")
 def call() -> Call:
     """Return the command line that is running, or one without options if there is none."""
     return CALL.get(Call())
-
-
-# Results
 
 
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
@@ -210,9 +207,6 @@ def following(*words: object, db: str | None = None) -> str:
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
 
-# Long work
-
-
 class Progress:
     """A context manager that shows progress on stderr: lines, and bars on a terminal."""
 
@@ -221,7 +215,7 @@ class Progress:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self.live: bool = self._console.is_terminal  # bars are drawn
+        self.live: bool = self._console.is_terminal
         words = progress.TextColumn("{task.description:<14}", markup=False)
         count = progress.TextColumn("{task.fields[count]}", markup=False)
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
@@ -317,9 +311,6 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
         signal.signal(signal.SIGINT, before)
 
 
-# Errors
-
-
 def report_error(error: BaseException, **more: Any) -> int:
     """Print the error, with --json as one document that includes `more`. Return its exit code."""
     kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
@@ -327,7 +318,7 @@ def report_error(error: BaseException, **more: Any) -> int:
         message = f"--{error}"
     elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    elif hasattr(error, "format_message"):  # the parser of the command line found it
+    elif hasattr(error, "format_message"):  # an error in the command line
         message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
         if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
             say(message)
@@ -341,7 +332,7 @@ def report_error(error: BaseException, **more: Any) -> int:
     if call().debug:
         traceback.print_exception(error, file=sys.stderr)
     if call().json:
-        with suppress(OSError):  # stdout itself may be what is broken
+        with suppress(OSError):  # stdout itself may be broken
             print_json({"error": {"type": kind, "message": message}, **more})
             return code
     say(f"heedful: {message}")
@@ -355,7 +346,7 @@ def leave(code: int) -> NoReturn:
     """
     try:
         sys.stdout.flush()
-    except OSError:  # Python would write again at exit, and use another exit code
+    except OSError:  # at exit Python would write again, and change the exit code
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     others = [t for t in threading.enumerate() if t is not threading.current_thread()]

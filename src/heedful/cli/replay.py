@@ -60,7 +60,7 @@ def replay(
         for done, one in enumerate([loops.WHOLE, *policies]):
             progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
             figures += replays.compare(aims, [one])
-    whole = replace(figures.pop(0), beyond=0)  # the record knows how its own loops ended
+    whole = replace(figures.pop(0), beyond=0)  # how the recorded loops ended is known
     notes = [f"{one.name} is left out: no scores for its goals are recorded" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
@@ -142,9 +142,6 @@ def tune(
     )
 
 
-# What the figures cannot say
-
-
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     """Yield the reasons why the figures may differ from the figures of live runs."""
     many = counted(len(records), "loop")
@@ -159,8 +156,6 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
     if scoped:
         yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
 
-
-# Policies
 
 policies: Typer = group("Show policies, and prove that each of their rules can fire.")
 
@@ -239,8 +234,6 @@ def _reach_document(found: Reach) -> dict[str, Any]:
         "proof": found.proof,
     }
 
-
-# Files of recorded loops
 
 NOT_PASSED = record.Finding("recorded", "not passed")
 Number = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]

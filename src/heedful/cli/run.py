@@ -37,7 +37,7 @@ from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
 MOST_LINES = 20
-# Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
+# Errors of one task, after which other tasks continue. Other model errors would hit them too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
 EXAMPLES = "heedful._examples"
 
@@ -109,7 +109,7 @@ def run(
     values = config.settings(model=model, policy=policy, **learning, **limits)
     if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
-    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
+    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
     chosen, arguments = config.policy_of(policy), call().arguments or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     for one in dict.fromkeys([chosen, *(task.policy for task in job.tasks if task.policy)]):
@@ -193,7 +193,7 @@ async def batch(
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`. The task's own policy takes precedence."""
+    """Drive one task as the loop `run/id`, under its own policy if it has one. Return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -286,9 +286,6 @@ async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
 
 def _stem(path: Path) -> str:
     return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
-
-
-# The demo: its laboratory is in `examples/`, which the wheel holds as a package
 
 
 def demo(

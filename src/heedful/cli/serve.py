@@ -71,7 +71,7 @@ def serve(
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("heedful serve", package, "server")
-    # asyncio.run would wait for threads that still run.
+    # asyncio.run would wait for threads that are still running.
     loop = asyncio.new_event_loop()
     with exporting(telemetry, telemetry_content):
         try:
@@ -89,7 +89,7 @@ async def _serve(values: config.Settings) -> int:
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
-        has_key = await store.read(Scope(), keys.any_key)  # reaches the store for the first time
+        has_key = await store.read(Scope(), keys.any_key)  # the first connection
         with bound(values.host, values.port) as listener:
             near, url = loopback(listener), url_of(listener)
             if not (near or has_key):
@@ -173,9 +173,6 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
     return [f"heedful {__version__} serves {url}", *lines, *([then] if then else [])]
 
 
-# What serve and worker share
-
-
 def report_lost_database() -> None:
     """Print once a minute that the database does not answer, instead of its drivers' log lines."""
     throttle = LogThrottle()
@@ -207,7 +204,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
     from heedful import telemetry
 
-    # The environment's own name for the service wins.
+    # A service name in the environment takes precedence.
     resource = Resource({"service.name": "heedful"}).merge(Resource.create())
     tracers = TracerProvider(resource=resource)
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none":
@@ -224,9 +221,6 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         meters.shutdown()
 
 
-# Worker
-
-
 def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
@@ -240,9 +234,9 @@ def worker(
 ) -> int:
     """Run the jobs that services put on the queue.
 
-    A job reflects, embeds, dreams, prunes, computes the proof or drives a loop. Any number of
-    workers can share one PostgreSQL database. After SIGTERM, running jobs may finish. If a worker
-    is killed, another worker repeats its job. Workers dream from time to time, unless
+    Jobs reflect on episodes, embed examples, dream, prune, compute the proof or drive loops. Any
+    number of workers can share one PostgreSQL database. After SIGTERM, running jobs may finish. If
+    a worker is killed, another worker repeats its job. Workers dream from time to time, unless
     HEEDFUL_REFLECTION_MODE is lite. They neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is
     false.
     """
@@ -284,7 +278,7 @@ async def _work(
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(config.stored(values))
-        if asks:  # otherwise nothing is fetched
+        if asks:  # otherwise nothing is downloaded
             model: Any = await stack.enter_async_context(config.model_of(values, progress.fetched))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
@@ -336,7 +330,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _loop(text: str) -> tuple[str, Opens]:
-    """Return the name and the imported function of `name=module:function`. Raises UsageError."""
+    """Split `name=module:function`, and import the function. Raises UsageError."""
     if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
     name, _, path = text.partition("=")
@@ -345,8 +339,6 @@ def _loop(text: str) -> tuple[str, Opens]:
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"--drives {text}: {error}; name an importable function") from error
 
-
-# Keys and the audit
 
 service_keys: Typer = group("Create, list and revoke the keys of the service.")
 audit: Typer = group("List what was done through the service, and verify the record.")

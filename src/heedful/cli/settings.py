@@ -129,7 +129,7 @@ def settings(**options: Any) -> Settings:
     try:
         return Settings(**values)
     except ValidationError as error:
-        problems = dict[str, str]()  # the first one of each setting
+        problems = dict[str, str]()  # the first problem of each setting
         for one in error.errors():
             name = str(one["loc"][0])
             what = f" is {wrong(one, POLICY if name == 'policy' else '')}"
@@ -151,7 +151,7 @@ def policy_of(option: str | None) -> Policy:
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the values of each origin. Values of later origins take precedence."""
+    """Map each origin of settings to its values. Later origins take precedence."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
@@ -202,9 +202,6 @@ def seconds(option: str, text: str) -> float:
     return parsed
 
 
-# Opened as the settings say
-
-
 def ask(
     question: Callable[[Memory], Awaitable[T]],
     *,
@@ -251,7 +248,7 @@ def _exists(db: str) -> bool:
 
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store. Raises NotFound if the file does not exist, unless `new` is True."""
+    """Open the store. Raises NotFound if its file does not exist, unless `new` is True."""
     if not (new or _exists(values.db)):
         where = "this folder; check the path, or let heedful run create one"
         raise NotFound("database", values.db, where)
@@ -307,7 +304,7 @@ def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder 
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings; `auto` needs the packages and the cached weights."""
+    """Return True if recall compares meanings. `auto` does if packages and weights are there."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

@@ -41,7 +41,7 @@ class TaskShape(Shape):
     task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None
-    # Without a check, all would pass.
+    # Without a check, everything would pass.
     checks: list[Any] = Field(min_length=1)
     policy: Any = None
 
@@ -107,7 +107,7 @@ def fit(shape: type[M], value: Any) -> M:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
         first = error.errors()[0]
-        # Places in lists count from 1, as people do.
+        # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         where = ".".join(map(str, parts)) or "it"
         if first["type"] == "extra_forbidden":

@@ -45,13 +45,13 @@ STANDING: Mapping[str, str] = {
     "best": "Went on degraded after",
     "not_run": "Did not run",
 }
-# What a page shows of an attempt: bytes of its checks, bytes and lines of its output, and
-# characters of its feedback. With them a page of 150 attempts is about 2 MB.
+# Limits of an attempt on a page: bytes of its checks, bytes and lines of its output, characters of
+# its feedback. With these limits a page of 150 attempts has about 2 MB.
 ROOM = 4_000
 LINES = 40
 FEEDBACK = 3_000
-# Characters and lines of an output that are read. The last BEHIND characters of a cut text may be
-# half a secret; the difference of more lines can take minutes.
+# Characters and lines of an output that are read. The last BEHIND characters of a cut text are
+# dropped, as they may be half a secret; a diff of more lines can take minutes.
 READ = 100_000
 BEHIND = 2_000
 READ_LINES = 2_000
@@ -61,13 +61,10 @@ CUT = 400
 
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 _PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
-# What has a meaning in a line of Markdown, and what makes an address or a mention of a text.
+# Characters that are markup in Markdown, or that make a text an address or a mention.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
-# Letters that show nothing; controls, formats and separators are found by their category.
+# Invisible letters; controls, formats and separators are found by their category.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
-
-
-# Pages and files
 
 
 def html(report: Report) -> str:
@@ -103,7 +100,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 
 def _json(plain: Mapping[str, Any]) -> str:
     text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
-    # Half of a surrogate pair has no UTF-8; JSON reads its escape.
+    # Half of a surrogate pair has no UTF-8, but JSON has an escape for it.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
@@ -125,9 +122,6 @@ def _write(path: Path, text: str) -> Path:
         what = f"the report {path} cannot be written ({why}); check the folder and the disk"
         raise StoreUnavailable(what) from error
     return path
-
-
-# What the templates show
 
 
 def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[str], str]:
@@ -192,7 +186,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
         autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
-        # Text is made visible even if a template forgets the filter.
+        # Hidden characters are shown even if a template forgets the filter.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -220,9 +214,6 @@ def _fence(text: str, kind: str = "") -> str:
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
-# The facts of a report in words
-
-
 def visible(text: str) -> str:
     """Return the text without secrets; hidden characters are replaced by their code points.
 
@@ -236,7 +227,7 @@ def visible(text: str) -> str:
     if not hidden:
         return text
     mark = re.escape("".join(hidden))
-    # Between shown characters outside ASCII a joiner belongs to the script or the pictograph.
+    # A joiner between visible characters outside ASCII belongs to a script or an emoji.
     shown = f"[^\\x00-\\x7f{mark}]"
     pattern = re.compile(f"((?<={shown})[\u200c\u200d](?={shown}))|[{mark}]")
     return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
