@@ -145,40 +145,31 @@ async def _drive(job: Job) -> None:
 
             memory = config.memory_of(values, store, progress.fetched) if values.memory else None
             writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            options: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
-            options |= {"generate": writer, "jobs": values.jobs, "timeout": values.timeout}
-            await batch(job.tasks, job.name, job.policy, watch=watch, **options)
+            options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+            await _batch(job, watch, **options, timeout=values.timeout)
 
 
-async def batch(
-    tasks: Sequence[Task],
-    run: str,
-    policy: Policy,
-    *,
-    jobs: int = 1,
-    watch: Callable[[Row], None],
-    **options: Any,
-) -> None:
-    """Drive every task as the loop `run/id`, with `jobs` tasks at a time.
+async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
+    """Drive every task of the job as the loop `run/id`; `options` are those of every `Run`.
 
-    `options` are the options of every `Run`. `watch` gets the row of each task that ends. A second
-    call resumes: loops that have ended are not driven again. If user code or an answer fails in one
-    task, the other tasks continue. After any other model error no new task begins. Then the first
-    error is raised, with a note that names its task. A StoreError is raised at once.
+    `watch` gets the row of each task that ends. A loop that has ended is not driven again. If user
+    code or an answer fails in one task, the other tasks continue. After any other model error no
+    new task begins. Then the first error is raised, with a note that names its task. A StoreError
+    is raised at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
-    waiting = iter(tasks)
+    waiting = iter(job.tasks)
 
     async def work() -> None:
         for task in waiting:
             try:
-                watch(await ended(task, run, policy, **options))
+                watch(await ended(task, job.name, job.policy, **options))
             except (errors.UserCodeError, errors.ModelError) as error:
                 failed[task.id] = error
             if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
                 return
 
-    workers = [asyncio.create_task(work()) for _ in range(min(jobs, len(tasks)))]
+    workers = [asyncio.create_task(work()) for _ in range(min(job.settings.jobs, len(job.tasks)))]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -186,7 +177,7 @@ async def batch(
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
     if failed:
-        first, *others = (task.id for task in tasks if task.id in failed)
+        first, *others = (task.id for task in job.tasks if task.id in failed)
         also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
         failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
         raise failed[first]
