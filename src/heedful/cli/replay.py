@@ -163,7 +163,7 @@ policies: Typer = group("Show policies, and prove that each of their rules can f
 @policies.command("list")
 def list_policies() -> int:
     """List the presets."""
-    heads = {"preset": "name", "rules": _describe}
+    heads = columns("preset rules", preset="name", rules=_describe)
     return emit([*PRESETS.values()], heads, key="policies", text=2, document=codec.policy_to)
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tomllib
+from collections import ChainMap
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -123,11 +124,9 @@ def settings(**options: Any) -> Settings:
 
     The error names the origin of a wrong value, the field, and what is allowed.
     """
-    places, values = _places({"db": call().db, **options}), dict[str, Any]()
-    for place in places.values():
-        values |= place
+    places = _places({"db": call().db, **options})
     try:
-        return Settings(**values)
+        return Settings(**ChainMap(*reversed(places.values())))
     except ValidationError as error:
         problems = dict[str, str]()  # the first problem of each setting
         for one in error.errors():
