@@ -55,7 +55,7 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 @dataclass
 class Call:
-    """The command line that is running, and the options that all commands share."""
+    """The running command line, with the values of the options that all commands share."""
 
     arguments: Sequence[str] = ()
     json: bool = False
@@ -67,7 +67,7 @@ CALL: ContextVar[Call] = ContextVar("call")
 
 
 def call() -> Call:
-    """Return the command line that is running, or one without options if there is none."""
+    """Return the running command line, or one without options if no command is running."""
     return CALL.get(Call())
 
 

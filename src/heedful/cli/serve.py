@@ -143,9 +143,8 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield Work()
     else:
-        limits: Any = {"holdout": setup.holdout, "max_entries": setup.max_entries}
-        modes = asdict(setup.reflections)
-        tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
+        parts = (setup.store, setup.model, setup.embedder, setup.holdout, setup.max_entries)
+        tools = Tools(*parts, **asdict(setup.reflections))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:

@@ -190,7 +190,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
 
 
 def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
-    """Return the number and the object of every line that is not empty. Raises `kind`."""
+    """Return the number and the JSON object of each line that is not empty. Raises `kind`."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -67,7 +67,7 @@ class Point:
 
 
 def front(points: Iterable[Point]) -> list[Point]:
-    """Return the Pareto front, by rising cost: no other point is better in both cost and solved."""
+    """Return the Pareto front by rising cost: each point solves more than every cheaper point."""
     best: list[Point] = []
     for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
         if not best or point.solved > best[-1].solved:

@@ -309,7 +309,7 @@ def failures(stage: StageReport) -> list[str]:
 
 
 def cost(report: Report) -> list[str]:
-    """Return texts: how many stages, attempts and retries there were, and what they cost."""
+    """Return texts on the numbers of stages, attempts and retries, the time, and the usage."""
     attempts = sum(len(stage.attempts) for stage in report.stages)
     retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage
