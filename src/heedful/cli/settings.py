@@ -202,22 +202,14 @@ def seconds(option: str, text: str) -> float:
 
 
 def ask(
-    question: Callable[[Memory], Awaitable[T]],
-    *,
-    new: bool = False,
-    progress: Progress | None = None,
-    stopped: str = "interrupted",
+    question: Callable[[Memory], Awaitable[T]], progress: Progress | None = None, **options: Any
 ) -> T:
     """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a new database file. `progress` shows downloads. Ctrl-C prints `stopped`.
+    `progress` shows downloads. `options` are those of `ask_store`.
     """
     values = settings()
-
-    def opened(store: Store) -> Awaitable[T]:
-        return question(memory_of(values, store, progress))
-
-    return ask_store(values, opened, new=new, stopped=stopped)
+    return ask_store(values, lambda store: question(memory_of(values, store, progress)), **options)
 
 
 def ask_store(
@@ -227,7 +219,10 @@ def ask_store(
     new: bool = False,
     stopped: str = "interrupted",
 ) -> T:
-    """Open the store and return the result of `question`, with the same options as `ask`."""
+    """Open the store and return the result of `question`. Raises NotFound, StoreError.
+
+    `new` allows a new database file. Ctrl-C prints `stopped`.
+    """
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
