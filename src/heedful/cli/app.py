@@ -1,4 +1,4 @@
-"""The `heedful` command: it imports commands when they are called and turns errors into codes."""
+"""The `heedful` command. It imports commands when they are called, and reports their errors."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def ask_store(
 ) -> T:
     """Open the store and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a new database file. Ctrl-C prints `stopped`.
+    `new` allows a database file that does not exist. After Ctrl-C, `stopped` is printed.
     """
 
     async def opened() -> T:

@@ -28,7 +28,7 @@ LONGEST_ID = 200
 
 
 class Shape(BaseModel):
-    """The base of the shapes of entries: no unknown keys, no infinite numbers."""
+    """The base class of the entries of files. It forbids unknown keys and infinite numbers."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -100,7 +100,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def fit(shape: type[M], value: Any) -> M:
-    """Return `value` as a `shape`. Raises UsageError, which names the wrong field and its value."""
+    """Return `value` as an instance of `shape`. Raises UsageError with the wrong field."""
     try:
         return shape.model_validate(value)
     except RecursionError as error:
@@ -130,7 +130,7 @@ class _Loader(_Yaml):  # type: ignore[misc]
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises ConstructorError if a key is duplicate."""
+        """Return the mapping. Raises ConstructorError if a key occurs twice."""
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         for number, (key, _) in enumerate(node.value):
             if key.value in keys[:number]:

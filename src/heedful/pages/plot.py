@@ -52,7 +52,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A policy: `cost` is attempts ÷ the oracle's, `solved` the share of the solvable loops."""
+    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
 
     name: str
     cost: float
