@@ -343,6 +343,8 @@ service_keys: Typer = group("Create, list and revoke the keys of the service.")
 audit: Typer = group("List what was done through the service, and verify the record.")
 BY = "the command line"
 Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
+StoreWork = Callable[[Store, Scope], Awaitable[T]]
+Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
 KEYS = columns(
     "name may projects key made last_used ends",
     projects=lambda key: key.projects or "all",
@@ -355,16 +357,11 @@ AUDIT = columns("action subject by detail n at")
 
 
 def _ask(
-    tenant: str | None,
-    work: Callable[[Store, Scope], Awaitable[T]],
-    entry: tuple[str, str, dict[str, Any]] | None = None,
-    *,
-    new: bool = False,
+    tenant: str | None, work: StoreWork[T], entry: Entry | None = None, *, new: bool = False
 ) -> tuple[T, str]:
     """Open the store; return the result of `work` and the name of the tenant.
 
-    If there is an audit `entry` (action, subject, details), it is written in the transaction in
-    which `work` writes.
+    If there is an audit `entry`, it is written in the transaction in which `work` writes.
     """
     values = config.settings(tenant=tenant)
 
@@ -421,7 +418,7 @@ def revoke(
     id: Annotated[str, Argument(help="A key from the list, or its id.")], tenant: Tenant = None
 ) -> int:
     """Revoke a key. Every service refuses it from now on."""
-    entry = ("key.revoke", keys.id_of(id), dict[str, Any]())
+    entry: Entry = ("key.revoke", keys.id_of(id), {})
     key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
 
