@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import log1p, sqrt
 from typing import Any
 
-from heedful.cli.output import show, table
+from heedful.cli.output import Table, show
 from heedful.cli.run import Row
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import BETS, PRIOR, Wealth
@@ -229,7 +229,8 @@ def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
     pairs = by_group(measured)
-    table(COLUMNS, [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)], text=2)
+    rows = [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)]
+    show(Table(COLUMNS, rows, text=2))
     for head, lines in sentences(measured):
         show("\n".join([head, *(f"  {line}" for line in lines)]))
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import Progress, counted, print_json, say, show, table
+from heedful.cli.output import Progress, Table, counted, print_json, say, show
 from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
@@ -184,7 +184,7 @@ def _print(shown: Shown, again: str) -> None:
         for stage in shown.report.stages
     ]
     show()
-    table(HEADS, rows, text=3)
+    show(Table(HEADS, rows, text=3))
     show(_remembered(shown))
     if shown.written is not None:
         stage = shown.written.stage("insights")

@@ -77,7 +77,7 @@ BAD_TASKS = {
     "a key twice": ('{"id": "a", "id": "b"}', "key 'id' is given twice"),
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
-    "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "there is no key tsak"),
+    "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "tsak is an unknown key"),
     "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a valid string"),
     "an unprintable id": (json.dumps({"id": "x\x1b"}), "it must match pattern"),
     "an empty task": ('{"id": "a", "task": " "}', "task is ' '; it must match"),
@@ -101,16 +101,16 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, what):
 
 
 BAD_FILES = {
-    "empty.yaml": (b"# nothing\n", 0, "holds no task"),
+    "empty.yaml": (b"# nothing\n", 0, "has no task"),
     "latin.jsonl": (GOOD.encode() + b'{"id": "\xe4"}', 2, "byte 0xe4 is not UTF-8"),
     "broken.yaml": (b"- id: a\n  task: [\n", 3, "not YAML"),
-    "mapping.yaml": (b"# x\nid: a\n", 2, "a list of tasks"),
+    "mapping.yaml": (b"# x\nid: a\n", 2, "it must be a list"),
     "twice.yaml": (b"- id: a\n  task: t\n  id: b\n", 3, "key 'id' is given twice"),
     "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
     "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
     "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
     "broken.toml": (b"[[tasks]\n", 0, "not TOML"),
-    "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may hold tasks only"),
+    "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may only have tasks"),
     "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
     "none.jsonl": (None, 0, "cannot be read"),
 }
@@ -147,7 +147,7 @@ def test_a_packed_file_is_unpacked(tmp_path):
     file.write_bytes(gzip.compress(line().encode()))
     assert [made.loop.id for made in read_file(file)] == ["a"]
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(RecordFileError, match="no whole gzip file"):
+    with pytest.raises(RecordFileError, match="not a complete gzip file"):
         read_file(file)
 
 
@@ -200,7 +200,7 @@ def test_what_says_that_an_attempt_passed(tmp_path, attempt, passes, findings):
 
 
 BAD_RECORDS: list[tuple[str, str]] = [
-    (line(x=1), "there is no key x"),
+    (line(x=1), "x is an unknown key"),
     ('{"attempts": {"a": 1}}', "attempts is {'a': 1}; it must be a valid list"),
     ('{"attempts": []}', "at least 1 item"),
     (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
@@ -208,7 +208,7 @@ BAD_RECORDS: list[tuple[str, str]] = [
     (line({"candidate": "x", "met": 1}), "attempt 1 has no verdict; give passed"),
     (line({"candidate": "x", "passed": True, "findings": [WHY]}), "passed of attempt 1 is True; "),
     (line({**ANSWER, "met": 1.5}), "attempts.1.met is 1.5; it must be less than or equal to"),
-    (line(ANSWER, {**ANSWER, "quality": 1}), "given for every attempt of a loop"),
+    (line(ANSWER, {**ANSWER, "quality": 1}), "given for all attempts of a loop"),
     (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
     (line({"candidate": "x", "findings": [{"check": "a"}]}), "attempts.1.findings.1.message is mi"),
     (line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}), "findings.1.level is 'bad'"),

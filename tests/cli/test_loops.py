@@ -31,13 +31,13 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
     before = time.time()
     until = stored(
         ("override r/stopped attempts --by ann --why 'it is close'", 0,
-         f"attempts is lifted for 1 decision; loop r/stopped is open; {how}",
+         f"attempts is suspended for 1 decision; loop r/stopped is open; {how}",
          "Next: heedful why r/stopped"),
         ("why r/stopped", 0, "loop r/stopped: open", "  => again (attempts overridden by ann)",
          "override of attempts by ann: it is close (used 1 of 1)"),
         ("log r/stopped", 0, "Next: heedful why r/stopped"),
         ("override r/budget attempts --by ann --decisions 2", 0,
-         "attempts is lifted for 2 decisions; loop r/budget is still stopped by budget"),
+         "attempts is suspended for 2 decisions; loop r/budget is still stopped by budget"),
         ("override advice attempts --by ann --decisions 3 --expires 1.5d --json", 0,
          '"decisions": 3', '"verdict": "again"', '"reason": "alignment_threshold_not_met"'),
     ).json["until"]  # fmt: skip

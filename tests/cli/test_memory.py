@@ -47,7 +47,7 @@ def test_a_merge_is_listed_undone_and_taken_back(desk, session):
         ("patterns list", 0, "log: login failed for <*> here\n  4 values after 'for': ada, bo, cy,",
          f"  {ADA}  seen 1  login failed for ada here", "Next: heedful patterns"),
         ("patterns list KeyError", 0, "no patterns are merged"),
-        (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "1 pattern from now on kept ap"),
+        (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "from now on kept apart: 1 pat"),
         (f"seen log '{LOGIN[0]}'", 0, "seen: 1 "),
         ("patterns list", 0, "log: login failed for ada here, kept apart\n  by ann: a service"),
         (f"patterns remerge {ADA} --by ann --json", 0, '"apart": false'),
@@ -109,9 +109,9 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
     assert all(char.isprintable() or char == "\n" for char in listed.out)
     shown = session(
         ("quarantine show 1 --json", 0, '"accepted": "evil\\u0007"'),
-        ("quarantine show 3", 0, f"rests on  {page}, notes", "from      example 2"),
+        ("quarantine show 3", 0, f"sources   {page}, notes", "from      example 2"),
         ("quarantine show 1", 0, "example 1: quarantined, external, unit, seen 1", "evil", TASK,
-         "tags      shop", f"rests on  {page}", "quarantine release 1 --by NAME"),
+         "tags      shop", f"sources   {page}", "quarantine release 1 --by NAME"),
     )  # fmt: skip
     assert all(char.isprintable() or char == "\n" for char in shown.out)
     session(
@@ -142,7 +142,7 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
         ("dream --by ada", 0, "merge: they say the same; done", "heedful dream show 2"),
         ("dream log", 0, "1 lesson superseded", "Next: heedful dream show 2"),
         ("dream show 2", 0, "dream 2: lite, by ada, ", "Next: heedful dream rollback 2 --by NAME"),
-        ("dream rollback 2 --by bo --why 'too bold'", 0, "dream 2 is rolled back: 1 lesson back"),
+        ("dream rollback 2 --by bo --why 'too bold'", 0, "dream 2 is undone: 1 lesson restored"),
         ("dream log", 0, "rolled back 2"),
         ("dream rollback 2 --by bo", 2, "heedful: dream 2 cannot be rolled back"),
         ("quarantine log", 0, "too bold"),
@@ -205,7 +205,7 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     assert (document["pending"], document["ended"], document["holdout"]) == (0, 225, 0.1)
     again = "proof --restore 1 --by ada --why 'a new model'"
     session(
-        (again, 0, "lesson 1 is back", "Next: heedful proof"),
+        (again, 0, "lesson 1 is restored", "Next: heedful proof"),
         ("proof", 0, "!retired", "!lesson 1"),  # nothing has come since
         (again, 3),
     )
@@ -249,7 +249,7 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
     fill(desk, ("E", "no unit", {"example": Example(TASK, "7 kg")}))
     monkeypatch.setattr(settings, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
-    known = session((f"recall '{TASK}'", 0, "by words alone: 1 example (0 in fixed/64, 1 without"))
+    known = session((f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without"))
     assert following(known.err) == ["reembed"]
     there = session(
         ("doctor --model toy:answer", 1, "✗ vectors: 0 in fixed/64, 1 without a vector; heedful"),

@@ -12,10 +12,10 @@ from heedful.cli.output import (
     WIDTH,
     Call,
     Progress,
+    Table,
     counted,
     following,
     report_error,
-    table,
     when,
 )
 
@@ -31,7 +31,7 @@ ROWS = [
 def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None, raising=False)
     monkeypatch.setenv("COLUMNS", str(width or 40))
-    table(HEADS, ROWS, text=2)
+    print(Table(HEADS, ROWS, text=2))
     out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     text = " ".join(out.split())
     for number in ("12", "0.25", "(+0.15)", "0.00", "2026-11-20", "08:09:27", "08:09:28"):

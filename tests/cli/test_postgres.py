@@ -112,7 +112,7 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     desk.tasks(task("red"))
     assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
     done = invoke("db", "copy", "heedful.db", secret(empty.owner))
-    assert (done.code, "read again and compared" in done.out) == (0, True), done
+    assert (done.code, "read back and compared" in done.out) == (0, True), done
     assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
     back = invoke("db", "copy", secret(empty.owner), "back.db", "--json").json
@@ -172,9 +172,9 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
     process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
     assert process.stderr is not None
-    assert "works for postgresql://" in process.stderr.readline()
+    assert "runs the jobs of postgresql://" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
     assert process.returncode == 0
-    assert "SIGINT: begins nothing new" in said
+    assert "SIGINT: no new job begins" in said
     assert said.splitlines()[-1] == "0 jobs done, 0 given up"

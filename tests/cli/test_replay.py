@@ -57,7 +57,7 @@ def test_the_figures_by_hand(replay):
     assert following(done.out) == ["tune", "loops.jsonl"]
     longer = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(longer)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
-    assert "\ncannot tell: the record of so many loops does not say how" in longer.out
+    assert "\ncannot tell: loops whose record is too short" in longer.out
 
 
 def test_a_drawing_of_cost_and_quality(replay, desk):
@@ -88,7 +88,7 @@ def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
 
 
 def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
-    said = "orchestrator is left out: its goals are not scored here"
+    said = "orchestrator is left out: no scores for its goals are recorded"
     assert said in replay("loops.jsonl").out
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
     done = replay("loops.jsonl")
@@ -99,7 +99,7 @@ def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     named = "stage, alignment >= 0.75: 1 of 2 loops "
     assert done.json["notes"] == [
         f"{named}cannot be judged by its goals: alignment >= 0.75",
-        f"{named}keep goals of their own instead of alignment >= 0.75",
+        f"{named}have goals of their own instead of alignment >= 0.75",
     ]
 
 
@@ -111,15 +111,15 @@ def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     assert document["recorded"]["attempts"] == 4
     figures = [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]]
     assert figures == [(4, 1, 3), (2, 0, 3)]
-    assert document["notes"] == ["2 loops without goals count as if they had the policies'"]
+    assert document["notes"] == ["2 loops without goals: judged by the policies' goals"]
 
 
 NO_LOOPS = {
     "none.jsonl": (2, "none.jsonl: it cannot be read (No such file or directory); check the path"),
     "folder": (4, "cannot be opened"),
-    "empty.jsonl": (2, "empty.jsonl: it holds no loop; give at least one with attempts"),
+    "empty.jsonl": (2, "empty.jsonl: it has no loop; give at least one with attempts"),
     "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
-    "lines.json": (4, "file of one loop a line must end in .jsonl"),
+    "lines.json": (4, "file of recorded loops must end in .jsonl"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
 

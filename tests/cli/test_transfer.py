@@ -50,7 +50,7 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     assert "default/default 5 0 6" in " ".join(done.out.split())
     assert "left out, because nobody vouched for them: 13 records" in done.out
     source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
-    assert f"its source is {source}; revoke it by this name" in done.out
+    assert f"to remove these lessons, revoke their source {source}" in done.out
     listed = invoke(*following(done.out))
     assert listed.code == 0
     assert source in listed.out.replace("\n", "")

@@ -36,8 +36,8 @@ def filled(desk) -> None:
 
 def test_on_sqlite_what_waits_is_done_once(desk, session):
     filled(desk)
-    rules = "model: none: rules word what runs teach\n"
-    refused = "done in the process of heedful serve; heedful worker --once does what waits"
+    rules = "model: none: rules write the lessons\n"
+    refused = "jobs run inside heedful serve; heedful worker --once runs the waiting jobs"
     session(
         ("worker", 2, refused),
         ("worker --once --queues memory", 0, "0 jobs done, 0 given up"),

@@ -227,7 +227,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     said = second.communicate()[1]
     assert second.returncode == 0
     assert "reflect" in said
-    assert "SIGTERM: begins nothing new" in said
+    assert "SIGTERM: no new job begins" in said
     assert calls.read_text(encoding="utf-8") == "x"
     assert {lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, 9)} == {1}
 

@@ -59,7 +59,7 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
     for words in (
         f"serves {service.url}",
         "heedful.db (SQLite)",
-        "model  none: rules word what runs teach",
+        "model  none: rules write the lessons",
         f"{service.url}/docs",
         "only this machine may call",
         "Next: heedful key create",
@@ -104,7 +104,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
         thread.join(WAITING)
     assert answers["quick"].json()["passed"] is True
     assert problem(answers["endless"], 503, "stopping")["detail"].endswith("try again")
-    assert "1 request took too long and was cut short" in service.said
+    assert "cut short: 1 request took too long" in service.said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line: one module a command group; nothing heavy is imported before it is needed."""
+"""The command line. Each module has related commands; it is imported when one of them runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run `heedful` with the arguments of this process and exit with its code."""
+    """Run `heedful` with the arguments of this process, and exit with its code."""
     try:
         from heedful.cli.app import app
         from heedful.cli.output import leave

@@ -1,4 +1,4 @@
-"""`python -m heedful.cli` is `heedful`."""
+"""Run the command line with `python -m heedful.cli`."""
 
 from heedful.cli import main
 

@@ -1,4 +1,4 @@
-"""The `heedful` command: imports a command when it is called, turns errors into exit codes."""
+"""The `heedful` command. It imports commands when they are called, and reports their errors."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from typer.core import TyperGroup
 
 from heedful.cli import output
 
-# Command -> its function or group, and what `heedful --help` says of it: nothing is imported then.
+# Command -> its function or group, and its line in `heedful --help`, which imports no command.
 COMMANDS = {
     "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
-    "demo": ("run:demo", "Run tasks with and without memory, and report the difference."),
-    "why": ("loops:why", "Explain why a loop went on and why it stopped."),
+    "demo": ("run:demo", "Run tasks with and without memory, and compare the results."),
+    "why": ("loops:why", "Explain why a loop continued and why it stopped."),
     "ask": ("loops:ask", "Answer why a stage of a pipeline was retried, and how it ended."),
-    "runs": ("loops:runs", "List the newest runs of pipelines, or count over them."),
-    "loops": ("loops:loops", "List the newest loops."),
+    "runs": ("loops:runs", "List the newest runs of pipelines, or count failures and retries."),
+    "loops": ("loops:list_loops", "List the newest loops."),
     "log": ("loops:log", "List decisions with their reasons and overrides."),
-    "override": ("loops:override", "Let a loop go on past a rule."),
-    "replay": ("replay:replay", "Say what policies would have cost on recorded loops."),
+    "override": ("loops:override", "Suspend a stop rule, so that a loop can continue."),
+    "replay": ("replay:replay", "Compare what policies would have cost on recorded loops."),
     "tune": ("replay:tune", "Choose the cheapest policy that still solves enough loops."),
     "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
-    "reflect": ("reflect:reflect", "List what failed in runs of agents, and learn from it."),
-    "lessons": ("lessons:lessons", "List what was learnt, most often seen first."),
+    "reflect": ("memory:reflect", "List what failed in runs of agents, and learn from it."),
+    "lessons": ("lessons:lessons", "List the lessons, most often seen first."),
     "seen": ("lessons:seen", "Say whether an error was seen before."),
-    "recall": ("lessons:recall", "Show which accepted answers memory recalls for a task."),
-    "quarantine": ("memory:quarantine", "Read what waits, rule on it, revoke sources."),
+    "recall": ("lessons:recall", "Show the accepted answers that memory recalls for a task."),
+    "quarantine": ("memory:quarantine", "Show and rule on quarantined lessons; revoke sources."),
     "patterns": ("lessons:patterns", "Show merged error patterns, and undo a merge."),
     "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
-    "prune": ("lessons:prune", "Remove lessons that are of no use."),
+    "prune": ("lessons:prune", "Remove lessons that are not useful."),
     "dream": ("memory:dreams", "Merge lessons that say the same."),
     "export": ("lessons:export", "Write all lessons to a file."),
-    "import": ("lessons:import_", "Import an export; a repeated import adds nothing twice."),
-    "reembed": ("lessons:reembed", "Give vectors to examples that have none."),
-    "proof": ("memory:proof", "Say whether memory helps, with intervals."),
+    "import": ("lessons:import_", "Import lessons; importing a file again adds nothing."),
+    "reembed": ("lessons:reembed", "Compute vectors for examples that have none."),
+    "proof": ("memory:proof", "Show whether memory helps, with confidence intervals."),
     "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
-    "db": ("doctor:db", "Copy a whole store: to another engine, or as a backup."),
-    "migrate": ("doctor:migrate", "Bring a PostgreSQL database to the schema it needs."),
-    "worker": ("serve:worker", "Do the jobs of services."),
-    "doctor": ("doctor:doctor", "Check what heedful needs, and say what to do."),
+    "db": ("doctor:db", "Copy a whole database, to another engine or as a backup."),
+    "migrate": ("doctor:migrate", "Update the schema of a PostgreSQL database."),
+    "worker": ("serve:worker", "Run the jobs that services put on the queue."),
+    "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
     "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
-    "key": ("key:app", "Make, list and revoke the keys of the service."),
-    "audit": ("key:audit", "Read what was done through the service; check the record."),
+    "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
+    "audit": ("serve:audit", "List what was done through the service, and verify the record."),
 }
 
-# Every other command has --db, which it may leave to the setting, and --json.
+# All other commands have the options --db and --json.
 WITHOUT_DB = {"demo", "replay", "tune", "policy", "model", "db"}
 WITHOUT_JSON = {"serve", "worker"}
 
-# Help as it is written, without colours; errors are printed here.
+# Help without colours, with line breaks as written; `Commands.main` prints errors.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
 def group(help: str) -> typer.Typer:
-    """Return an empty group of commands."""
+    """Return an empty group of commands; `help` describes the group."""
     made = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
     made.callback(help=help)(lambda: None)
     return made
@@ -82,7 +82,7 @@ def _shared(
     db: Annotated[str | None, DB] = None,
     json: Annotated[bool, Option("--json", help="Print exactly one JSON document.")] = False,
 ) -> None:
-    """Declare the options that commands share; `Call` has their values."""
+    """Declare the options that many commands share. `output.Call` receives their values."""
 
 
 def _shared_options(name: str) -> list[Any]:
@@ -94,37 +94,35 @@ def _shared_options(name: str) -> list[Any]:
 
 
 class Commands(TyperGroup):
-    """A group that imports a command when it is called, and reports what goes wrong."""
+    """A group that imports a command when it is called, and prints errors without a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order of the help."""
+        """Return the names of all commands, in the order of the help text."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names of the commands and what they do."""
+        """Write the names of the commands with their summaries."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name, or None."""
+        """Return the command `cmd_name`, or None if there is no such command."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name][0].partition(":")
             found = getattr(import_module(f"heedful.cli.{module}"), name)
             grouped = isinstance(found, typer.Typer)
             command: Any = typer.main.get_command(found) if grouped else _command(found)
             command.name = cmd_name
-            parts = [*command.commands.values()] if grouped else []
-            if not grouped or command.invoke_without_command:
-                parts.append(command)
-            for part in parts:
+            own = not grouped or command.invoke_without_command
+            for part in (*getattr(command, "commands", {}).values(), *([command] if own else [])):
                 part.params += _shared_options(cmd_name)
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run one command line and exit with its code, or return it without `standalone_mode`.
+        """Run one command line and exit with its code; without `standalone_mode`, return the code.
 
-        `--debug` is taken out wherever it stands before a `--`.
+        `--debug` may be anywhere before a `--`.
         """
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
@@ -165,10 +163,10 @@ app: typer.Typer = typer.Typer(cls=Commands, no_args_is_help=True, context_setti
 @app.callback()
 def heedful(
     version: Annotated[bool, VERSION] = False,
-    debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.
+    """Self-correction for LLM agents: when to try again, when to stop, how to learn from errors.
 
-    Settings come from options, HEEDFUL_* in the environment, heedful.toml and [tool.heedful] in
-    pyproject.toml, in this order.
+    Settings come from options, HEEDFUL_* in the environment, heedful.toml, and [tool.heedful] in
+    pyproject.toml. The first value found counts.
     """

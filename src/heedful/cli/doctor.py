@@ -1,4 +1,4 @@
-"""`heedful doctor`, `model`, `db` and `migrate`: what this machine and its stores need."""
+"""`heedful doctor`, `model`, `db` and `migrate`: check this machine, its models and databases."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Progress, answer, columns, counted, drive, emit, following
+from heedful.cli.output import Progress, Table, answer, columns, counted, drive, emit, following
 from heedful.errors import HeedfulError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
@@ -49,7 +48,7 @@ OPEN_LOOPS = "select id, owner, lease from loop where state = 'open' order by n"
 
 @dataclass(frozen=True)
 class Sign:
-    """One check: whether it passed, what was found, and what to do if it failed."""
+    """The result of one check: whether it passed, what was found, and what to do if it failed."""
 
     name: str
     well: bool
@@ -58,21 +57,25 @@ class Sign:
 
 
 def doctor(model: config.ModelName = None) -> int:
-    """Check what heedful needs, and say what to do.
+    """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a check fails.
 
-    Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
+    It checks Python, packages, SQLite, the database, weights and API keys.
     """
     values = config.settings(model=model)
-    signs = [*_machine(values), *_weights(values)]
+    signs, needed = [*_machine(values)], weights.needed(values.model)
+    for one in weights.known():
+        embeds = values.embedder == "minilm" and one.name in config.EMBEDDER
+        signs.append(_check_weights(one, values.cache, embeds or one == needed))
     try:
         signs += (_server if values.db.startswith(POSTGRES) else _file)(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
-        signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
+        found = f"{shown(values.db)}: {error}"
+        signs.append(Sign("database", False, found, "name another database"))
     return _report(signs)
 
 
 def _report(signs: Sequence[Sign]) -> int:
-    """Print the signs; return 1 if one is ill."""
+    """Print the results of the checks. Return 1 if a check failed, otherwise 0."""
     well = all(sign.well for sign in signs)
     lines = []
     for sign in signs:
@@ -90,9 +93,9 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
-    lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
-    there = {}
-    for name in sorted({re.split(r"[^\w.-]", line)[0] for line in lines}):
+    there = dict[str, str]()
+    for line in sorted(line for line in metadata.requires("heedful") or () if "extra ==" in line):
+        name = re.split(r"[^\w.-]", line)[0]
         there[name] = "missing"
         with suppress(metadata.PackageNotFoundError):
             there[name] = metadata.version(name)
@@ -101,7 +104,7 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     well = not package or there[package] != "missing"
     found = ", ".join(map(" ".join, there.items()))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
-    keys = [key for key in KEYS if os.environ.get(key)]  # their values are never shown
+    keys = [key for key in KEYS if os.environ.get(key)]  # never show their values
     needed = f"{kind.upper()}_API_KEY"
     found = f"set: {', '.join(keys)}" if keys else "none is set"
     well = needed not in KEYS or needed in keys
@@ -110,21 +113,15 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("recall", True, f"compares {how}")
 
 
-def _weights(values: config.Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
-    """Check the weights that are known, or those named, which must then be there."""
-    required = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
-    if not names and (needed := weights.needed(values.model)):
-        required.append(needed.name)
-    for one in weights.known():
-        if not names or one.name in names:
-            state = drive(weights.check(one, values.cache))
-            well = state.kind == "good" or (state.kind == "absent" and one.name not in required)
-            todo = f"heedful model fetch {one.name}"
-            yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
+def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> Sign:
+    state = drive(weights.check(one, cache))
+    well = state.kind == "good" or (state.kind == "absent" and not required)
+    todo = f"heedful model fetch {one.name}"
+    return Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
 def _file(values: config.Settings) -> Iterator[Sign]:
-    """Check the folder, and the file on a connection of its own that cannot write."""
+    """Check the folder, the database file and its contents. The connection cannot write."""
     path = Path(values.db)
     folder = path.resolve().parent
     well = folder.is_dir() and os.access(folder, os.W_OK)
@@ -143,14 +140,14 @@ def _file(values: config.Settings) -> Iterator[Sign]:
             yield Sign("database", False, found, "upgrade heedful")
             return
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-    todo = "restore a copy, or move it away to begin again"
+    todo = "restore a copy, or move the file away"
     yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
     if check == "ok" and schema == sqlite.SCHEMA:
-        yield from drive(_contents(values))
+        yield from _contents(values)
 
 
 def _server(values: config.Settings) -> Iterator[Sign]:
-    """Check each step between this process and its rows, in the order in which problems show."""
+    """Check the server, the role, the schema and the isolation of tenants, then the contents."""
     needs_psycopg()
     from heedful.store import postgres
 
@@ -166,7 +163,7 @@ def _server(values: config.Settings) -> Iterator[Sign]:
             yield from (role, schema)
             if not (role.well and schema.well):
                 return
-            # It protects tenants even if a statement forgets its tenant.
+            # Row-level security protects tenants even from a statement that forgets the tenant.
             rows = session.execute(TABLES).fetchall()
             bare = ", ".join(row["name"] for row in rows if not row["locked"])
             words = f"on for {sum(row['locked'] for row in rows)} of {len(rows)} tables"
@@ -175,7 +172,7 @@ def _server(values: config.Settings) -> Iterator[Sign]:
             yield Sign("row-level security", not bare, words, todo)
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error
-    yield from drive(_contents(values))
+    yield from _contents(values)
     yield drive(_queue(values))
 
 
@@ -187,7 +184,7 @@ def _try(name: str, look: Callable[[], str]) -> Sign:
 
 
 async def _queue(values: config.Settings) -> Sign:
-    """Check for jobs that wait, and for jobs that no worker could do."""
+    """Check the queue for jobs that have stalled or failed."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queued:
@@ -200,13 +197,13 @@ async def _queue(values: config.Settings) -> Sign:
     return Sign("queue", not ill, found, todo)
 
 
-async def _contents(values: config.Settings) -> list[Sign]:
-    async with config.stored(values) as store:
-        return await store.read(config.scope_of(values), _look_inside, values)
+def _contents(values: config.Settings) -> list[Sign]:
+    scope = config.scope_of(values)
+    return config.ask_store(values, lambda store: store.read(scope, _look_inside, values))
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
-    """Check loops, vectors and episodes, as far as the connection may see them."""
+    """Check the loops, vectors and episodes that this connection may read."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
@@ -225,20 +222,18 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
     return signs
 
 
-# Weights
-
 models: Typer = group("Fetch, list and check the weights of embedded models.")
-Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
-Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
+Name = Annotated[str | None, Argument(help="A name from heedful model list.")]
+Cache = Annotated[Path | None, Option("--cache", help="The folder of the weights.")]
 
 
 @models.command()
 def fetch(
     name: Name = None,
-    source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
+    source: Annotated[Path | None, Option("--from", help="Copy from this file.")] = None,
     cache: Cache = None,
 ) -> int:
-    """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
+    """Fetch weights into the cache and verify their SHA-256. Cached weights are kept."""
     values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
@@ -251,7 +246,7 @@ def fetch(
 
 @models.command("list")
 def list_models(cache: Cache = None) -> int:
-    """List the known weights, and the forms that the name of a model takes."""
+    """List the weights that heedful can fetch, and the forms of a model's name."""
     folder = config.settings(cache=cache).cache or weights.default_cache()
     rows = []
     for one in weights.known():
@@ -269,29 +264,26 @@ def list_models(cache: Cache = None) -> int:
 
 @models.command()
 def check(name: Name = None, cache: Cache = None) -> int:
-    """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
-    values = config.settings(cache=cache)
-    # Weights may be absent unless they are named.
-    names = [weights.find(name).name] if name else []
-    alone = values.model_copy(update={"model": "", "embedder": "none"})
-    return _report([*_weights(alone, names)])
+    """Verify cached weights. Exits with 1 if they are damaged, or if named weights are missing."""
+    folder, required = config.settings(cache=cache).cache, name is not None
+    checked = [weights.find(name)] if name else weights.known()
+    return _report([_check_weights(one, folder, required) for one in checked])
 
 
-# Whole stores
-
-db: Typer = group("Copy a whole store: to another engine, or as a backup.")
+db: Typer = group("Copy a whole database, to another engine or as a backup.")
+Part = Literal["pre", "post", "all"]
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
 @db.command("copy")
 def copy_(
-    source: Annotated[str, Argument(help="A file, or a postgresql:// URL of the owner.")],
-    target: Annotated[str, Argument(help="The same; it must be empty.")],
+    source: Annotated[str, Argument(help="A file, or a postgresql:// URL with the owner's role.")],
+    target: Annotated[str, Argument(help="An empty database, named in the same way.")],
 ) -> int:
-    """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
+    """Copy a whole database with the data of every tenant, in one transaction.
 
-    What was written is read back and compared before it is committed. Stop the writers of the
-    source first: what they write after the start is not copied.
+    The copy is read back and compared before the commit. Stop all writers of the source first: what
+    they write after the start is not copied.
     """
     from heedful.store.transfer import copy
 
@@ -303,29 +295,23 @@ def copy_(
 
         done = copy(source, target, watch)
     total = sum(done.values())
-    if output.call().json:
-        where = {"source": shown(source), "target": shown(target)}
-        return answer({**where, "rows": total, "tables": done})
-    output.table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
-    many = counted(total, "row")
-    output.show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
-    output.show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
-    return 0
+    old, new = shown(source), shown(target)
+    return answer(
+        {"source": old, "target": new, "rows": total, "tables": done},
+        Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
+        f"{new} has the {counted(total, 'row')} of {old}; they were read back and compared",
+        DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
+    )
 
 
 def migrate(
-    part: Annotated[
-        Literal["pre", "post", "all"],
-        Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
-    ] = "all",
-    role: Annotated[
-        str, Option(help="The service's role: created if it is missing, and given access.")
-    ] = "",
+    part: Annotated[Part, Option(help="pre: before an update; post: after it.")] = "all",
+    role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
 ) -> int:
-    """Bring a PostgreSQL database to the schema it needs.
+    """Update the schema of a PostgreSQL database, in one transaction.
 
-    Run it as the role that is to own the tables; the service needs another role. All of it is done
-    or nothing. A SQLite file needs no migration, because opening it brings it up to date.
+    Run it with the role that owns, or will own, the tables. The service needs another role. A
+    SQLite file needs no migration: heedful updates it when it opens it.
     """
     url = config.settings().db
     if not url.startswith(POSTGRES):

@@ -1,4 +1,4 @@
-"""What memory holds: lessons, patterns, pins, and how they move to another machine."""
+"""Commands that show and change lessons, patterns and pins, and move lessons between machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, emit, following, say, show
+from heedful.cli.output import Table, answer, call, columns, counted, emit, following, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -40,7 +40,7 @@ REMOVED = columns(
 
 
 def lessons(limit: Limit = 50) -> int:
-    """List what was learnt, most often seen first; texts in quarantine are not shown."""
+    """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
     empty = "nothing was learnt in this scope yet"
@@ -49,32 +49,31 @@ def lessons(limit: Limit = 50) -> int:
 
 def seen(
     error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
-    text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
+    text: Annotated[str, Argument(help="The text of the error; - reads standard input.")],
 ) -> int:
-    """Say whether an error was seen before; like grep, exit 1 if it was not."""
+    """Say whether an error was seen before. Like grep, it exits with 1 if it was not."""
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(lambda memory: memory.seen(error_type, error))
-    if call().json:
-        known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        answer({**known, "group": found.group, "lessons": found.lessons})
-        return 0 if found else 1
-    show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
+    known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
+    merged = then = ""
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
-        show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
-    if found.lessons:
-        output.table(LESSONS, found.lessons, text=4)
-    if found.group is not None:
-        show(following("patterns", "list", error_type))
+        merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
+        then = following("patterns", "list", error_type)
+    answer(
+        {**known, "group": found.group, "lessons": found.lessons},
+        f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}",
+        *(merged, Table(LESSONS, found.lessons, text=4) if found.lessons else "", then),
+    )
     return 0 if found else 1
 
 
 def recall(
-    task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
+    task: Annotated[str, Argument(help="The task; - reads standard input.")],
     limit: Limit = 5,
 ) -> int:
-    """Show which accepted answers memory recalls for a task."""
+    """Show the accepted answers that memory recalls for a task."""
     query = _text_of(task)
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
@@ -94,34 +93,32 @@ def recall(
 
 
 def _text_of(argument: str) -> str:
-    """Return the text; `-` reads at most 1,000,000 bytes of stdin, as UTF-8 with replacements."""
+    """Return `argument`, or for `-` at most 1,000,000 bytes of standard input as text."""
     if argument != "-":
         return argument
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
 async def _spaces(memory: Memory) -> Spaces | None:
-    """Return where the vectors of examples lie, and warn if recall compares some by words alone."""
+    """Return which examples have vectors; warn if recall compares some examples by words only."""
     if memory.embedder is None:
         return None
     spaces = await memory.spaces()
     if spaces.behind:
-        say(f"by words alone: {counted(spaces.behind, 'example')} ({spaces})")
+        say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
         say(following("reembed"))
     return spaces
 
 
-# Merged patterns
-
 patterns: Typer = group("Show merged error patterns, and undo a merge.")
-Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
+Digests = Annotated[list[str], Argument(help="Digests from the list of patterns.")]
 
 
 @patterns.command("list")
 def list_patterns(
-    error_type: Annotated[str, Argument(help="Only those of this type.")] = "", limit: Limit = 50
+    error_type: Annotated[str, Argument(help="Only errors of this type.")] = "", limit: Limit = 50
 ) -> int:
-    """List merged patterns and why they were merged, then those that are kept apart."""
+    """List merged patterns with the reasons for their merge, then patterns that are kept apart."""
     found = ask(lambda memory: memory.patterns(error_type))[:limit]
     lines = []
     for one in found:
@@ -143,27 +140,27 @@ def list_patterns(
 
 @patterns.command()
 def unmerge(digests: Digests, by: By, why: Why = "") -> int:
-    """Keep patterns apart from all others from now on."""
+    """Keep patterns apart from all other patterns from now on."""
     return _set_apart(digests, by, why, apart=True)
 
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "") -> int:
-    """Let evidence merge patterns again that `unmerge` kept apart."""
+    """Allow heedful to merge patterns again that `unmerge` kept apart."""
     return _set_apart(digests, by, why, apart=False)
 
 
 def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
     ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=apart))
-    how = "kept apart" if apart else "merged with others where evidence says so"
-    words = f"{counted(len(digests), 'pattern')} from now on {how}"
+    how = "kept apart" if apart else "mergeable again"
+    words = f"from now on {how}: {counted(len(digests), 'pattern')}"
     record = {"patterns": digests, "apart": apart, "by": by, "why": why}
     return answer(record, words, following("patterns", "list"))
 
 
 @patterns.command()
 def suggest(limit: Limit = 20) -> int:
-    """List pairs of lessons with nearly the same meaning; merges nothing. Needs an embedder."""
+    """List pairs of lessons with nearly the same meaning, and merge nothing. Needs an embedder."""
     found = ask(lambda memory: memory.suggest(limit))
     lines = []
     for pair in found:
@@ -175,16 +172,13 @@ def suggest(limit: Limit = 20) -> int:
     return answer({"pairs": found}, *lines, then)
 
 
-# What memory keeps
-
-
 def pin(
     lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
     by: By,
     why: Why = "",
     undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
 ) -> int:
-    """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
+    """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows the ids."""
     ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
     words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
     record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
@@ -192,40 +186,37 @@ def pin(
 
 
 def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryRun = False) -> int:
-    """Remove lessons that are of no use; what is pinned or proved helpful stays."""
+    """Remove lessons that are not useful. Pinned lessons and lessons proven to help stay."""
     if unused_for is None and keep is None:
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
-    if call().json:
-        return answer({"dry_run": dry_run, "removed": found})
-    if found:
-        output.table(REMOVED, found[:SHOWN_REMOVED], text=3)
-    if len(found) > SHOWN_REMOVED:
-        show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
-    show(f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}")
+    rows, more = found[:SHOWN_REMOVED], len(found) - SHOWN_REMOVED
     asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
     words = [word for pair in asked.items() if pair[1] is not None for word in pair]
-    show(following("prune", *words) if dry_run and found else following("lessons"))
-    return 0
+    return answer(
+        {"dry_run": dry_run, "removed": found},
+        Table(REMOVED, rows, text=3) if rows else "",
+        f"and {counted(more, 'other')}; --json shows them" if more > 0 else "",
+        f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}",
+        following("prune", *words) if dry_run and found else following("lessons"),
+    )
 
-
-# To other machines and other embedders
 
 KB = 1_000
 
 
 def export(
-    file: Annotated[str, Argument(help="The file; - writes to standard output.")],
+    file: Annotated[str, Argument(help="The file to write; - is standard output.")],
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, Option(help="With vectors; without them half as large.")] = True,
+    vectors: Annotated[bool, Option(help="Also write vectors: twice the size.")] = True,
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file has the lessons with their examples, sightings, sources and rulings, and the outcomes
-    of showing them. Its last line shows whether it is complete.
+    The file contains the lessons with their examples, sightings, sources, rulings and outcomes. Its
+    last line shows whether the file is complete.
     """
     if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
@@ -249,16 +240,14 @@ def export(
 
 
 def import_(
-    file: Annotated[str, Argument(help="An export; - reads standard input.")],
-    trust: Annotated[
-        str, Option(help="external: it waits in quarantine; operator: you vouch for it.")
-    ] = "external",
+    file: Annotated[str, Argument(help="The file to read; - is standard input.")],
+    trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
 ) -> int:
-    """Import an export; a repeated import adds nothing twice.
+    """Import a file that `heedful export` wrote. Importing it again adds nothing.
 
-    The lessons of others wait in quarantine. If you vouch for them with --trust operator, they keep
+    Imported lessons wait in quarantine. If you vouch for them with --trust operator, they keep
     their trust and state. A damaged file is refused before anything is written.
     """
 
@@ -275,24 +264,21 @@ def import_(
     rest = "stopped; the same command imports the rest, and nothing twice"
     with output.Progress() as progress:
         done = ask(read, new=True, progress=progress.fetched, stopped=rest)
-    if call().json:
-        return answer({"file": file, **asdict(done)})
     row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
-    output.table(("from", "new", "known", "quarantined"), [row])
+    lines: list[object] = [Table(("from", "new", "known", "quarantined"), [row])]
     if done.left:
-        show(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
+        lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
-        show(f"its source is {done.source}; revoke it by this name")
-        show(following("quarantine", "list"))
-    return 0
+        lines.append(f"to remove these lessons, revoke their source {done.source}")
+        lines.append(following("quarantine", "list"))
+    return answer({"file": file, **asdict(done)}, *lines)
 
 
 def reembed() -> int:
-    """Give vectors to examples that have none.
+    """Compute vectors for examples that have none.
 
-    Recall compares examples by meaning only if they have vectors. Use this for examples of another
-    embedder, or learnt without one. You can stop it at any time; it continues where it stopped.
-    Recall works meanwhile.
+    Recall compares examples by meaning only if they have vectors of the current embedder. You can
+    stop this command at any time; the next call continues where it stopped. Recall works meanwhile.
     """
 
     async def embed(memory: Memory) -> tuple[int, Spaces]:

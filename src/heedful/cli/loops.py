@@ -1,4 +1,4 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and runs."""
+"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and pipeline runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import answer, call, columns, counted, emit, following, show, table, when
+from heedful.cli.output import Table, answer, columns, counted, emit, following, when
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
@@ -22,8 +22,7 @@ from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
-from heedful.store import exposures as exposure_store
-from heedful.store import loops as loop_store
+from heedful.store import exposures, loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
@@ -31,16 +30,13 @@ LISTED = 10
 CANDIDATE = 400  # characters of a candidate that are shown
 
 
-# One loop, or the run of a pipeline
-
-
 def why(
-    loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
-    stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
+    loop: Annotated[str, Argument(help="The id of a loop or run, its beginning, or `last`.")],
+    stage: Annotated[str | None, Argument(help="The name or number of a stage.")] = None,
 ) -> int:
-    """Explain why a loop, or the run of a pipeline, went on and why it stopped.
+    """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
-    Shows the attempts, what was wrong, what was fed back, and what would have changed the end.
+    It shows the attempts, what was wrong, the feedback, and what would have changed the result.
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
@@ -49,15 +45,15 @@ def why(
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
             raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
-        past = await memory.store.read(memory.scope, exposure_store.past, stored.id)
+        past = await memory.store.read(memory.scope, exposures.past, stored.id)
         return stored, past.exposures
 
     found = settings.ask(read)
     if not isinstance(found, Report):
-        stored, exposures = found
-        explanation = loop_store.explained(stored)
-        document = {**_document(stored, explanation), "exposures": exposures}
-        return answer(document, *_describe(stored, explanation, exposures))
+        stored, shown = found
+        explanation = loops.explained(stored)
+        document = {**_document(stored, explanation), "exposures": shown}
+        return answer(document, *_describe(stored, explanation, shown))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
@@ -70,7 +66,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     lines = zip(stored.loop.attempts, stored.values, explanation.lines, strict=True)
     return {
         "id": stored.id,
-        "state": loop_store.state_of(stored),
+        "state": loops.state_of(stored),
         **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
         "attempts": [
             codec.to_document(attempt)
@@ -81,7 +77,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
         "overrides": list(map(codec.to_document, stored.loop.overrides)),
-        "decisions": _decisions(reasoning(stored.loop, stored.decisions)),
+        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
             {"words": str(it), "what": it.what, "outcome": it.outcome, "was": it.was, "to": it.to}
             for it in explanation.would_change
@@ -92,23 +88,23 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
 
 
 def _feedback(stored: StoredLoop, number: int) -> str:
-    """Return what was fed back after an attempt; "" if no attempt followed."""
+    """Return the feedback after attempt `number`, or "" if no attempt followed."""
     again = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
     return again[number - 1] if number <= len(again) else ""
 
 
 def _describe(
-    stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]
+    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure]
 ) -> Iterator[str]:
-    loop, usage, state = stored.loop, stored.loop.usage, loop_store.state_of(stored)
+    loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"
     yield f"loop {stored.id}: {state}, policy {policy}{goals}"
     yield f"task: {_text(stored.head.task)}"
-    if exposures:
-        withheld = sum(not one.shown for one in exposures)
+    if shown:
+        withheld = sum(not one.shown for one in shown)
         reason = f", {withheld} withheld to see whether it helps (heedful proof)"
-        known = counted(len(exposures) - withheld, "lesson")
+        known = counted(len(shown) - withheld, "lesson")
         yield f"from memory: {known} shown{reason if withheld else ''}"
     yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
     for override in loop.overrides:
@@ -145,24 +141,21 @@ def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
 
 
-# Loops and runs by name
-
-
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
-    """Return the loop with this id, or the only loop whose id begins so; `last`: the newest run.
+    """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    The stages of a run have ids that begin with the run's id; such a beginning means the run.
+    `last` means the newest run. If a run and its stages begin with `name`, the run is returned.
     Raises NotFound, UsageError.
     """
     try:
-        return await memory.store.read(memory.scope, loop_store.read, name)
+        return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
         if name == "last":
             if newest := await newest_runs(memory, 1):
                 return newest[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"
             raise NotFound("loop", name, where) from None
-        found = await memory.store.read(memory.scope, loop_store.newest, 200, name)
+        found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
@@ -176,10 +169,10 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
 
 
 async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[StoredLoop]:
-    """Return the newest runs, newest first; those of one pipeline if its name is given."""
+    """Return the newest runs, newest first, of the named pipeline or of all pipelines."""
     most = 8 * limit
     while True:
-        found = await memory.store.read(memory.scope, loop_store.newest, most)
+        found = await memory.store.read(memory.scope, loops.newest, most)
         runs = [one for one in found if is_run(one)]
         runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
         if len(runs) >= limit or len(found) < most:
@@ -187,16 +180,14 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
         most *= 4
 
 
-# Runs of pipelines
-
-
 def ask(
-    run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
-    question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
+    run: Annotated[str, Argument(help="The id of a run, its beginning, or `last`.")],
+    question: Annotated[str, Argument(help="The question. [a summary]")] = "",
 ) -> int:
-    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
+    """Answer a question about a run of a pipeline, such as why a stage was retried.
 
-    The question is understood by its keywords, without a model. The answer cites the reports.
+    heedful looks for keywords in the question; it asks no model. The answer cites the run's
+    reports.
     """
 
     async def read(memory: Memory) -> Report:
@@ -223,14 +214,17 @@ COUNTS: dict[str, Any] = {
 HEADS = "runs failed stages recovered retries seconds tokens"
 CHECKS = columns(f"check {HEADS}", check="name", **COUNTS)
 STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
+MEANING = """\
+failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
+that passed; retries, seconds, tokens: number and cost of the retries"""
 
 
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
-    stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
+    stats: Annotated[bool, Option("--stats", help="Also count failures and costs.")] = False,
     limit: settings.Limit = 20,
 ) -> int:
-    """List the newest runs of pipelines, or count over them."""
+    """List the newest runs of pipelines. With --stats, also count failures, retries and costs."""
 
     async def read(memory: Memory) -> list[Report]:
         listed = await newest_runs(memory, limit, pipeline)
@@ -239,20 +233,18 @@ def runs(
     reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
-    if not stats or not (call().json or reports):
-        empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    if not stats:
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
-    if call().json:
-        return answer({"runs": rows, "stats": counts})
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
-    show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
-    if failed := [one for one in counts.checks if one.failed]:
-        table(CHECKS, failed, 1)
-    table(STAGES, counts.stages, 1)
-    show("failed: attempts that failed; stages: those with such an attempt that have ended;")
-    show(f"recovered: those of them that passed; seconds, tokens: those of retries\n{then}")
-    return 0
+    failed = [one for one in counts.checks if one.failed]
+    lines = (
+        f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s",
+        *([Table(CHECKS, failed)] if failed else []),
+        *(Table(STAGES, counts.stages), MEANING, then),
+    )
+    return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 
 
 def _run_row(report: Report) -> dict[str, Any]:
@@ -269,19 +261,17 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
-# Loops and decisions
-
 LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
 
 
-def loops(
+def list_loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: settings.Limit = 50,
 ) -> int:
-    """List the newest loops; one that is open is running or was interrupted."""
+    """List the newest loops. An open loop is still running, or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
-        lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+        lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
     return emit(list(map(_row, found)), LOOPS, key="loops", text=3, empty=empty)
@@ -292,7 +282,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     loop, usage = stored.loop, stored.loop.usage
     return {
         "id": stored.id,
-        "state": loop_store.state_of(stored),
+        "state": loops.state_of(stored),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
         "attempts": len(loop.attempts),
         "best": loop.best or 0,
@@ -309,8 +299,8 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _decisions(found: Sequence[Reasoning]) -> list[dict[str, Any]]:
-    return [{**asdict(one), "rerun": one.rerun} for one in found]
+def _decision(one: Reasoning) -> dict[str, Any]:
+    return {**asdict(one), "rerun": one.rerun}
 
 
 DECISIONS = columns(
@@ -326,35 +316,34 @@ DECISIONS = columns(
 
 
 def log(
-    loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
+    loop: Annotated[str, Argument(help="Only loops whose ids begin with this.")] = "",
     limit: settings.Limit = 20,
 ) -> int:
-    """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
+    """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
     async def read(memory: Memory) -> list[Reasoning]:
-        found = await memory.store.read(memory.scope, loop_store.newest, limit, loop)
+        found = await memory.store.read(memory.scope, loops.newest, limit, loop)
         if loop and not found:
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
     found = settings.ask(read)
     then = following("why", found[-1 if loop else 0].loop) if found else ""
-    if call().json:
-        return answer({"decisions": _decisions(found)})
-    return emit(found, DECISIONS, key="decisions", text=4, empty="no decision yet", then=then)
+    options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
+    return emit(found, DECISIONS, key="decisions", text=4, **options)
 
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop.")],
-    rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
+    rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
     by: settings.By,
     why: settings.Why = "",
     decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,
     expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
 ) -> int:
-    """Let a loop go on past a rule; a loop that was stopped reopens.
+    """Suspend a stop rule for a loop. If the rule stopped the loop, the loop opens again.
 
-    The override and its reason stay on record. `heedful run --resume` continues the loop.
+    The override and its reason are recorded. `heedful run --resume` continues the loop.
     """
     until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
@@ -362,12 +351,12 @@ def override(
         lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
     )
     run, _, task = loop.rpartition("/")
-    end = "is open; resume it where it was driven"
+    end = "is open; resume it in the program that ran it"
     if isinstance(verdict, Done):
         end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
     elif run and task:
         end = f"is open; heedful run TASKS --run {run} --resume continues it"
-    lifted = f"{rule} is lifted for {counted(decisions, 'decision')}"
+    lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
     document = {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)}
     words = f"{lifted}; loop {clean(loop, 200)} {end}"
     return answer(document, words, following("why", loop))

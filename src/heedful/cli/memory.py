@@ -1,39 +1,47 @@
-"""`heedful quarantine`, `dream` and `proof`: what people read and rule on, and whether it helps."""
+"""`heedful quarantine`, `dream`, `proof` and `reflect`: learn, rule on lessons, measure them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
+from heedful.cli import output
+from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
 from heedful.cli.output import Progress, answer, call, columns, counted, emit, following, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
-from heedful.errors import UsageError
+from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
+from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.pages.plot import forest
-from heedful.store import exposures
+from heedful.store import episodes, exposures
+from heedful.store.store import Store
+from heedful.traces import read
+from heedful.traces.episode import Episode
 
 WORDS = 300  # characters of a text that are shown
 BRIEF = 80
 SHOWN = 30
-Id = Annotated[int, Argument(min=1, max=MOST, help="An id of the list.")]
-Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
+Id = Annotated[int, Argument(min=1, max=MOST, help="An id from the list.")]
+Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
 
 
-# Quarantine
-
-quarantine: Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
+quarantine: Typer = group("Show and rule on quarantined lessons; revoke sources.")
 WAITING = columns("lesson source id trust seen since", since="at")
 
 
@@ -48,10 +56,10 @@ RULINGS = columns("done to by why at", done="action", to=_subject)
 
 @quarantine.command("list")
 def list_waiting(limit: Limit = 50) -> int:
-    """List the waiting entries, newest first; an entry is recalled only after its release."""
+    """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
     rows = [asdict(one) for one in ask(lambda memory: memory.quarantine.waiting(limit))]
     for row in rows:
-        del row["provenance"]  # `show` has it
+        del row["provenance"]  # only `show` prints it
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = "nothing waits in quarantine"
     return emit(rows, WAITING, key="waiting", text=2, empty=empty, then=then)
@@ -59,19 +67,19 @@ def list_waiting(limit: Limit = 50) -> int:
 
 @quarantine.command("show")
 def show_waiting(id: Id) -> int:
-    """Show one entry: its words, where they come from, and the rulings on it."""
+    """Show one lesson in quarantine: its texts, where they come from, and the rulings on it."""
     held = ask(lambda memory: memory.quarantine.show(id))
     then = following("quarantine", "release", id, "--by", "NAME")
-    return answer(held, *_describe(held), then if held.state == "quarantined" else "")
+    return answer(held, *_describe_entry(held), then if held.state == "quarantined" else "")
 
 
-def _describe(held: QuarantinedLesson) -> Iterator[str]:
+def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
     yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
     came = held.provenance
     lines = {"pattern": held.pattern, "lesson": held.lesson}
     for name in ("task", "rejected", "wrong", "accepted") if held.example else ():
         lines[name] = getattr(held.example, name)
-    lines |= {"tags": ", ".join(held.tags), "rests on": ", ".join(came.sources) or "no source"}
+    lines |= {"tags": ", ".join(held.tags), "sources": ", ".join(came.sources) or "no source"}
     for name, ids in (("from", came.parents), ("into", came.children)):
         lines[name] = f"example {', '.join(map(str, ids))}" if ids else ""
     yield from (f"{name:<9} {clean(text, WORDS)}" for name, text in lines.items() if text)
@@ -85,14 +93,14 @@ def _describe(held: QuarantinedLesson) -> Iterator[str]:
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Let entries be recalled from now on, with an operator's trust; on record."""
+    """Release lessons from quarantine: recall may show them. Their trust becomes operator."""
     ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
     return _ruled("released", ids, by, why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
-    """Retire entries; the same text is not stored again. On record."""
+    """Retire lessons that are in quarantine. The same text is not stored again."""
     ask(lambda memory: memory.quarantine.reject(ids, by=by, why=why))
     return _ruled("rejected", ids, by, why)
 
@@ -104,14 +112,15 @@ def _ruled(what: str, ids: Sequence[int], by: str, why: str) -> int:
 
 @quarantine.command()
 def revoke(
-    source: Annotated[str, Argument(help="The name of a source, as the list shows it.")],
+    source: Annotated[str, Argument(help="A source from the list.")],
     by: By = "",
     why: Why = "",
-    yes: Annotated[bool, Option("--yes", help="Do it; otherwise only count.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Remove; without it only count.")] = False,
 ) -> int:
-    """Remove a source and all that derives from it, including lessons learnt with it in the prompt.
+    """Remove a source and everything that derives from it.
 
-    Without --yes it only shows what would be removed.
+    This includes lessons learnt while a text of the source was in the prompt. Without --yes it only
+    shows what would be removed.
     """
     options: Any = {"by": by, "why": why, "dry_run": not yes}
     counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
@@ -126,12 +135,10 @@ def revoke(
 
 @quarantine.command("log")
 def list_rulings(limit: Limit = 50) -> int:
-    """List the rulings on lessons and sources, by whom and why."""
+    """List the rulings on lessons and sources: who decided what, and why."""
     found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
 
-
-# Dreams
 
 dreams: Typer = Typer(add_completion=False, **PLAIN)
 
@@ -143,7 +150,7 @@ def dream(
     mode: Annotated[str, Option(help="lite: all lessons; full: the last 24 hours.")] = "lite",
     by: By = "heedful",
 ) -> int:
-    """Merge lessons that say the same, if recall stays as good; `rollback` undoes it."""
+    """Merge lessons that say the same, if recall stays as good. `rollback` undoes a dream."""
     if context.invoked_subcommand is not None:
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
@@ -170,17 +177,16 @@ DREAMS = columns("what by id mode before after at", what=_what)
 
 @dreams.command("log")
 def list_dreams(limit: Limit = 20) -> int:
-    """List the dreams, including those that changed nothing, and why."""
+    """List the dreams and what they did. If a dream did nothing, the reason is shown."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
-    if call().json:
-        return answer({"dreams": list(map(dream_document, found))})
-    return emit(found, DREAMS, key="dreams", text=2, empty="no dream yet", then=then)
+    options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
+    return emit(found, DREAMS, key="dreams", text=2, **options)
 
 
 @dreams.command("show")
 def show_dream(id: Id) -> int:
-    """Show what a dream did to which lessons, and how their texts differ."""
+    """Show which lessons a dream changed, and how their texts differ."""
     one = ask(lambda memory: Dreams(memory).show(id))
     undo = one.done and one.undone is None
     then = following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]))
@@ -189,21 +195,21 @@ def show_dream(id: Id) -> int:
 
 @dreams.command()
 def rollback(id: Id, by: By, why: Why = "") -> int:
-    """Undo a dream: recall is as before, and later lessons stay. On record."""
+    """Undo a dream, so that recall is as before. Lessons learnt after the dream stay."""
     back = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
-    words = f"dream {id} is rolled back: {counted(back, 'lesson')} back"
+    words = f"dream {id} is undone: {counted(back, 'lesson')} restored"
     record = {"dream": id, "by": by, "why": why, "lessons": back}
     return answer(record, words, following("dream", "log"))
 
 
 def dream_document(one: Dream) -> dict[str, Any]:
-    """Return a dream as JSON data; each merge says how the texts differ."""
+    """Return a dream as JSON data, with the differences between merged texts."""
     proposals = [{**asdict(each), "differs": _differences(one, each)} for each in one.proposals]
     return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
 
 
 def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
-    """Return for each member how its text differs from the text that replaced it."""
+    """Return, for each merged lesson's id, how its text differs from the survivor's text."""
     into = one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
     return {id: str(difference(one.texts[id], into)) for id in members}
@@ -232,9 +238,7 @@ def _describe_dream(one: Dream) -> Iterator[str]:
     yield f"lessons: {one.before} before, {one.after} after{tried}"
 
 
-# Proof
-
-GAIN = "shown against withheld; a gain is for the better, and the interval holds at all times"
+GAIN = "shown against withheld; a gain is an improvement, and its interval is valid at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 WHOLE = "memory as a whole"
 RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
@@ -247,17 +251,17 @@ def proof(
     why: Why = "",
     plot: Plot = None,
 ) -> int:
-    """Say whether memory helps, with intervals.
+    """Show whether memory helps, with confidence intervals.
 
-    It compares how often loops are right at once where lessons were shown with loops where they
-    were withheld. The intervals hold however often you look. Loops retire a lesson that is proven
-    to hurt.
+    It compares loops that were shown lessons with loops from which they were withheld: how often
+    was the first attempt right? The intervals are valid however often you look. heedful retires a
+    lesson that is proven to hurt.
     """
     if restore is not None:
         if not by.strip():
             raise UsageError("--restore needs --by: who is responsible")
         ask(lambda memory: memory.restore(restore, by=by, why=why))
-        words = f"lesson {restore} is back; only later loops count for it or against it"
+        words = f"lesson {restore} is restored; only later loops count for or against it"
         return answer({"restored": restore, "by": by, "why": why}, words, following("proof"))
 
     async def read(memory: Memory) -> tuple[Proof, dict[str, Any], int, float]:
@@ -281,19 +285,19 @@ def _describe_proof(
     found: Proof, pairs: Sequence[tuple[Mapping[str, Any] | None, Comparison]], unproven: str
 ) -> Iterator[str]:
     whole, pending = found.pooled, found.pending
-    under_way = f"{counted(pending, 'loop')} under way, not counted yet" if pending else ""
+    under_way = f"not counted yet: {counted(pending, 'running loop')}" if pending else ""
     if not (found.lessons or whole.shown or whole.withheld):
         yield under_way or "no lesson was put into the prompt of a loop yet"
         yield following("recall", "TASK")
         return
-    yield f"{_describe_comparison(WHOLE, whole, 'an error again')}\n"
+    yield "\n".join([*_describe_comparison(WHOLE, whole, "an error again"), ""])
     then: list[object] = ["lessons"]
     for known, one in pairs:
-        yield f"{_describe_comparison(_name(known, one), one, 'its error again')}\n"
+        yield "\n".join([*_describe_comparison(_name(known, one), one, "its error again"), ""])
         if known and known["state"] == "retired" and then == ["lessons"]:
             then = ["proof", "--restore", known["id"], "--by", "NAME"]
     more = len(found.lessons) - len(pairs)
-    yield from (GAIN, f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
+    yield from (GAIN, f"and {counted(more, 'more lesson')}" if more > 0 else "", under_way)
     yield from (unproven, following(*then))
 
 
@@ -302,29 +306,28 @@ def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
     return f"{state}: {clean(known['text'] if known else str(one.lesson), BRIEF)}"
 
 
-def _describe_comparison(name: str, one: Comparison, again: str) -> str:
-    unfair = "" if one.fair else "; not a random draw, so records are lost or added"
-    lines = [name, f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"]
-    if one.uplift.gain is not None:
-        lines += [
-            f"  {'right at once':<16}{_against(one.uplift, '{:.0f} %', 100, ' points')}",
-            f"  {again:<16}{_against(one.recurrence, '{:.0f} %', 100, ' points')}",
-            f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}",
-        ]
-    return "\n".join(lines)
+def _describe_comparison(name: str, one: Comparison, again: str) -> Iterator[str]:
+    unfair = "" if one.fair else "; these shares are not random, so records were lost or added"
+    yield name
+    yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"
+    if one.uplift.gain is None:
+        return
+    for words, effect in (("right at once", one.uplift), (again, one.recurrence)):
+        yield f"  {words:<16}{_against(effect, '{:.0f} %', 100, ' points')}"
+    yield f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}"
 
 
 def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
-    ends = [effect.gain or 0.0, effect.low, effect.high]
+    numbers = (unit * (end or 0.0) for end in (effect.gain, effect.low, effect.high))
     digits = 0 if of else 1
-    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # avoid −0
-    gain, low, high = (f"{one:+.{digits}f}".replace("-", "−") for one in rounded)
+    signed = (f"{round(one, digits) + 0.0:+.{digits}f}" for one in numbers)  # + 0.0 avoids −0
+    gain, low, high = (one.replace("-", "−") for one in signed)
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
 
 def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
-    """Return why there is nothing to compare with, or ""."""
+    """Return the reason why no lesson was withheld, or "" if one was."""
     if any(one.withheld for one in found.lessons):
         return ""
     if not holdout:
@@ -332,3 +335,178 @@ def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
     if ended < FIRST:
         return f"the first {FIRST} loops are shown everything; {ended} have ended"
     return "nothing was withheld so far"
+
+
+AGAIN = "heedful reflect --waiting tries again"
+BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
+SIGNALS = 5
+NAME = 60
+
+
+@dataclass
+class Result:
+    """The result of an episode: the lesson in `reflected`, the model's `error`, or neither."""
+
+    name: str
+    episode: Episode | None = None
+    reflected: learn.Reflected | None = None
+    error: str = ""
+
+
+def reflect(
+    files: Annotated[list[Path] | None, Argument(help="Files of traces.")] = None,
+    waiting: Annotated[bool, Option("--waiting", help="Reflect on stored episodes.")] = False,
+    model: Annotated[str | None, Option("--model", help="Writes the lessons. [rules]")] = None,
+    trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
+    keep: Annotated[bool, Option("--store/--no-store", help="Store the lessons.")] = True,
+) -> int:
+    """List what failed in runs of agents, with the events that prove it, and learn from it.
+
+    Each run counts once, however often it is read. Lessons that depend on texts of tools, documents
+    or users wait in quarantine.
+    """
+    if bool(files) == waiting:
+        raise UsageError("give files of traces, or --waiting for what failed before")
+    if trust not in ("external", "operator"):
+        raise UsageError(f"--trust is {trust!r}; it must be external or operator")
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
+    values, results = config.settings(model=model), list[Result]()
+    damage: UsageError | None = None
+
+    async def work(store: Store) -> int:
+        """Fill `results`; return how many episodes still wait for other processes."""
+        nonlocal damage
+        options: Any = {"memory": config.memory_of(values, store)}
+        async with AsyncExitStack() as stack:
+            if model:
+                opened = config.model_of(values, progress.fetched)
+                options["model"] = await stack.enter_async_context(opened)
+            found = _from_waiting(**options)
+            if files:
+                found = _from_files(files, **options, trust=trust, store=keep)
+            try:
+                async for result in found:
+                    results.append(result)
+                    progress.bar("reflecting", len(results), 0, counted(len(results), "episode"))
+                    if model:
+                        progress.say(f"{result.name}: {result.error or 'reflected on'}")
+            except UsageError as error:
+                damage = error
+        scope = config.scope_of(values)
+        return 0 if files else (await store.read(scope, episodes.counts)).get("waiting", 0)
+
+    rest = "stopped; what was reflected on is kept, the same command does the rest"
+    with Progress() as progress:
+        left = config.ask_store(values, work, new=bool(files), stopped=rest)
+    return _report(results, left, damage)
+
+
+async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Result]:
+    for file in files:
+        number = 0
+        for number, episode in enumerate(read(file), 1):
+            name = f"{file.name}:{clean(episode.id, NAME) or number}"
+            work = learn.reflect(episode, on_model_error="raise", **options)
+            yield await _result(Result(name, episode), work)
+        if not number:
+            yield Result(file.name)
+
+
+async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
+    began = time.time()
+    while True:
+        result = Result("episode")
+        await _result(result, learn.reflect_waiting(before=began, **options))
+        if result.reflected is not None:
+            result.name = clean(result.reflected.reflection.source, NAME)
+        elif not result.error:
+            return
+        yield result
+
+
+async def _result(result: Result, work: Awaitable[learn.Reflected | None]) -> Result:
+    """Await `work`; add its result or the model's error to `result`. Raises ModelUnavailable."""
+    try:
+        result.reflected = await work
+    except ModelUnavailable:
+        raise
+    except ModelError as error:
+        result.error = str(error)
+    return result
+
+
+def _describe_result(result: Result) -> Iterator[str]:
+    episode, found = result.episode, result.reflected
+    about = ""
+    if episode is not None:
+        events = counted(len(episode.events) + episode.omitted, "event")
+        about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
+    yield f"{result.name}{about}".rstrip(": ")
+    if result.error:
+        why = clean(result.error, WORDS)
+        yield f"  the model failed, so nothing was kept ({why}); {AGAIN}"
+        return
+    if found is None:
+        yield "  nothing to reflect on: no run of an agent, or one without events and error"
+        return
+    for signal in found.signals[:SIGNALS]:
+        proof = ", ".join(
+            name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
+        )
+        yield f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}"
+    if len(found.signals) > SIGNALS:
+        yield f"  signal   and {len(found.signals) - SIGNALS} more"
+    yield f"  lesson   {clean(found.text, 2 * WORDS)}"
+    if found.strategy is not None:
+        yield f"  rule     {clean(found.strategy.text, WORDS)}"
+    importance = f"importance {found.reflection.importance:.2f}"
+    yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
+
+
+def _stored_as(found: learn.Reflected) -> str:
+    if found.busy:
+        return BUSY
+    if found.again:
+        return "was reflected on before; nothing was added"
+    if not found.stored:
+        return f"known, seen {found.known} times" if found.known else "not kept"
+    kept = f"known, seen {found.known + 1} times now" if found.known else "kept"
+    return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
+
+
+def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> int:
+    some = [one.reflected for one in results if one.reflected is not None]
+    new = [one for one in some if one.stored and not one.known]
+    known = [one for one in some if (one.known or one.again) and not one.busy]
+    failed, others = sum(bool(one.error) for one in results), left + sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"
+    words += f", {others} left to others" if others else ""
+    words += f", {failed} failed" if failed else ""
+    then = following("lessons") if new and not failed else ""
+    if then and any(one.quarantined for one in new):
+        then = following("quarantine", "list")
+    record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
+    if damage is None or not call().json:
+        lines = (line for result in results for line in _describe_result(result))
+        answer(record, *lines, words, then)
+    if not call().json:
+        notes = {BUSY.replace("on it,", "on the rest,"): left, AGAIN: failed}
+        for note in (note for note, number in notes.items() if number):
+            output.say(f"heedful: {note}")
+    return int(failed > 0) if damage is None else output.report_error(damage, **record)
+
+
+def _document(result: Result) -> dict[str, Any]:
+    def parts(record: Any, names: str) -> dict[str, Any]:
+        return {name: getattr(record, name) for name in names.split()}
+
+    head: dict[str, Any] = {"name": result.name, "error": result.error}
+    if result.episode is not None:
+        head |= parts(result.episode, "outcome task digest")
+    found = result.reflected
+    if found is None:
+        return {**head, "reflection": None}
+    lesson = "text importance trust state tags source meta"
+    head["reflection"] = parts(found.reflection, lesson)
+    head["strategy"] = found.strategy and parts(found.strategy, lesson)
+    return head | parts(found, "signals claims dropped stored known again busy usage")

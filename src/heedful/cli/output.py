@@ -1,4 +1,4 @@
-"""The terminal: results and JSON on stdout, everything else on stderr, progress and Ctrl-C.
+"""The terminal: results and JSON go to stdout, messages, progress and errors to stderr.
 
 Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
 provider, 130 interrupted.
@@ -29,19 +29,19 @@ T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
-LEAST = 16  # columns that text needs at least; numbers are never cut
-# Columns of times.
+LEAST = 16  # the narrowest column of words; numbers are never cut
+# Columns that contain times.
 TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
 MANY = 5_000  # loops or lessons; fewer take only a few seconds
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
 class Interrupted(Exception):
-    """Ctrl-C was pressed; the message says how to continue."""
+    """Ctrl-C was pressed. The message says how to continue."""
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods that are options of the same name here.
+# Arguments of Memory's methods that are options with the same names.
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
@@ -55,7 +55,7 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 @dataclass
 class Call:
-    """The command line that runs, and the options that all commands share."""
+    """The running command line, with the values of the options that all commands share."""
 
     arguments: Sequence[str] = ()
     json: bool = False
@@ -67,33 +67,30 @@ CALL: ContextVar[Call] = ContextVar("call")
 
 
 def call() -> Call:
-    """Return the command line that runs; outside of one, a call without options."""
+    """Return the running command line, or one without options if no command is running."""
     return CALL.get(Call())
 
 
-# Results
-
-
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
-    """Return columns by their names: each shows the field so named, or what `special` says of it.
+    """Return the columns with these names, which are separated by blanks; `_` is shown as a blank.
 
-    In a name, `_` is a blank.
+    A column shows the field with its name, unless `special` gives another field or a function.
     """
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
-def show(text: str = "") -> None:
-    """Print a line of a result to stdout."""
+def show(text: object = "") -> None:
+    """Print a result to stdout."""
     print(text, flush=True)
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the terminal to stderr."""
+    """Print a message to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document in ASCII, which every terminal can show; records by their fields."""
+    """Print `document` as JSON in ASCII. Dataclasses become objects, other unknown values text."""
 
     def plain(value: Any) -> Any:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
@@ -101,12 +98,12 @@ def print_json(document: Any) -> None:
     show(json.dumps(document, default=plain, indent=2))
 
 
-def answer(record: Any, *lines: str) -> int:
-    """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
+def answer(record: Any, *lines: object) -> int:
+    """Print `record` as JSON with --json, otherwise the lines that are not empty. Return 0."""
     if call().json:
         print_json(record)
     else:
-        show("\n".join(line for line in lines if line))
+        show("\n".join(filter(None, map(str, lines))))
     return 0
 
 
@@ -118,63 +115,65 @@ def emit(
     text: int,
     empty: str = "",
     then: str = "",
+    document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print records as the JSON document `{key: [...]}` or as a table; return the exit code 0.
+    """Print `records` as the JSON document `{key: [...]}`, or as a table. Return 0.
 
-    The first `text` columns are words, the others numbers. Without records `empty` is printed;
-    below a table, the line `then`.
+    `then` is printed below the table, `empty` instead of an empty table. `document` converts a
+    record to JSON data.
     """
-    if call().json:
-        print_json({key: records})
-    elif not records:
-        show(empty)
-    else:
-        table(columns, records, text)
-        if then:
-            show(then)
-    return 0
+    lines = (Table(columns, records, text), then) if records else (empty,)
+    return answer({key: list(map(document, records))}, *lines)
 
 
-def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) -> None:
-    """Print a table; the first `text` columns are words, the others numbers.
+@dataclass(frozen=True)
+class Table:
+    """A table as text. The first `text` columns contain words, the other columns numbers.
 
-    Columns by name show records: the value is the name of a field, or a function of the record. A
-    narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
+    If `columns` is a mapping, each row is a record, and each column shows a field of the record or
+    the result of a function. A narrow terminal folds words, never numbers. If the terminal is too
+    narrow for the numbers, each row becomes one line.
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    if isinstance(columns, Mapping):
-        rows = [[_cell(head, each, row) for head, each in columns.items()] for row in rows]
-    heads = list(columns)
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-    cells = list(zip(heads, *lines, strict=True))
-    longest = [max(map(len, column)) for column in cells]
-    room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
-    tight = int(console.width < sum(longest) + 3 * len(heads))
-    if room < sum(longest[text:]):  # then numbers fold at blanks
-        longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
-    if room < sum(longest[text:]):
+    columns: Columns | Sequence[str]
+    rows: Sequence[Any]
+    text: int = 1
+
+    def __str__(self) -> str:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        heads, rows, text = list(self.columns), self.rows, self.text
+        if isinstance(self.columns, Mapping):
+            rows = [[_cell(head, one, row) for head, one in self.columns.items()] for row in rows]
+        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+        lines = [[clean(str(cell), 200) for cell in row] for row in rows]
+        cells = list(zip(heads, *lines, strict=True))
+        longest = [max(map(len, column)) for column in cells]
+        room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
+        tight = int(console.width < sum(longest) + 3 * len(heads))
+        if room < sum(longest[text:]):  # then numbers fold at blanks
+            longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
+        if room < sum(longest[text:]):
+            pairs = (zip(heads, line, strict=True) for line in lines)
+            return "\n".join(
+                ", ".join(f"{head} {cell}".strip() for head, cell in row if cell) for row in pairs
+            )
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
+        for head in heads[:text]:
+            drawn.add_column(head, overflow="fold")
+        for head, width in zip(heads[text:], longest[text:], strict=True):
+            drawn.add_column(head, justify="right", width=width, overflow="fold")
         for line in lines:
-            pairs = zip(heads, line, strict=True)
-            show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
-        return
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
-    for head in heads[:text]:
-        drawn.add_column(head, overflow="fold")
-    for head, width in zip(heads[text:], longest[text:], strict=True):
-        drawn.add_column(head, justify="right", width=width, overflow="fold")
-    for line in lines:
-        drawn.add_row(*map(Text, line))
-    console.print(drawn)
-    sys.stdout.flush()  # before what follows on stderr
+            drawn.add_row(*map(Text, line))
+        with console.capture() as captured:
+            console.print(drawn)
+        return captured.get().removesuffix("\n")
 
 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
-    """Format a field: times, numbers to one digit, lists with commas, mappings as JSON."""
     if not isinstance(column, str):
         value = column(record)
     else:
@@ -187,7 +186,7 @@ def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
 
 
 def when(seconds: float) -> str:
-    """Format seconds since 1970 as local time; a year beyond the calendar stays a number."""
+    """Format seconds since 1970 as local time. A year that no calendar has stays a number."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -195,12 +194,12 @@ def when(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Format a count with its noun: 1 loop, 2 loops."""
+    """Return a number with its noun: 1 loop, 2 loops."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def following(*words: object, db: str | None = None) -> str:
-    """Return the line that names the next command, with the database unless it is the default."""
+    """Return the line `Next: heedful …` with a command, and --db unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
     db = db or call().db
@@ -208,18 +207,15 @@ def following(*words: object, db: str | None = None) -> str:
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
 
-# Long work
-
-
 class Progress:
-    """Lines on stderr, and on a terminal bars below them. Use it as a context manager."""
+    """A context manager that shows progress on stderr: lines, and bars on a terminal."""
 
     def __init__(self) -> None:
         from rich import progress
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self.live: bool = self._console.is_terminal  # bars are drawn
+        self.live: bool = self._console.is_terminal
         words = progress.TextColumn("{task.description:<14}", markup=False)
         count = progress.TextColumn("{task.fields[count]}", markup=False)
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
@@ -236,13 +232,13 @@ class Progress:
             self._bars.stop()
 
     def say(self, text: Any) -> None:
-        """Print a line, text or rich's Text, above the bars; a terminal cuts it at its width."""
+        """Print a line, text or rich's Text, above the bars. A terminal cuts it at its width."""
         cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
 
     def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
-        """Move the bar `name`; `count` stands behind it, `words` before it."""
+        """On a terminal, update the bar `name` with `words` before it and `count` behind it."""
         if not self.live:
             return
         if name not in self._lines:
@@ -252,7 +248,7 @@ class Progress:
         self._bars.update(line, description=words, completed=done, total=total or None, count=count)
 
     def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """Show how many bytes of the weights `name` were processed. Any thread may call it."""
+        """Show how many bytes of the weights `name` are processed. Any thread may call this."""
         with self._lock:
             size = f"{total / 1e6:.0f} MB"
             self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
@@ -261,7 +257,7 @@ class Progress:
             self._last[name] = what
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
-        """Show `done` of `total`: a bar on a terminal, else at most ten lines for large totals."""
+        """Show `done` of `total`: as a bar on a terminal, else in at most ten lines."""
         step = done // (100 if self.live else max(MANY, total // 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return
@@ -274,8 +270,8 @@ class Progress:
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
 
-    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130.
-    Committed data is safe.
+    If the coroutine does not end within a second, or if Ctrl-C is pressed again, the process exits
+    with 130. Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
@@ -315,17 +311,14 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
         signal.signal(signal.SIGINT, before)
 
 
-# Errors
-
-
 def report_error(error: BaseException, **more: Any) -> int:
-    """Print the error, with --json as one document that also holds `more`; return its exit code."""
+    """Print the error, with --json as one document that includes `more`. Return its exit code."""
     kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
     if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
         message = f"--{error}"
     elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    elif hasattr(error, "format_message"):  # the parser of the command line found it
+    elif hasattr(error, "format_message"):  # an error in the command line
         message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
         if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
             say(message)
@@ -339,7 +332,7 @@ def report_error(error: BaseException, **more: Any) -> int:
     if call().debug:
         traceback.print_exception(error, file=sys.stderr)
     if call().json:
-        with suppress(OSError):  # stdout itself may be what is broken
+        with suppress(OSError):  # stdout itself may be broken
             print_json({"error": {"type": kind, "message": message}, **more})
             return code
     say(f"heedful: {message}")
@@ -347,13 +340,13 @@ def report_error(error: BaseException, **more: Any) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """Exit the process, also while a cancelled call still runs in a thread.
+    """Exit the process, even while a cancelled call still runs in a thread.
 
-    Python's own exit would tear down C++ libraries under such a thread, which aborts the process.
+    Python's own exit would destroy C++ objects that the thread uses, and the process would abort.
     """
     try:
         sys.stdout.flush()
-    except OSError:  # Python would write again at exit, and use another exit code
+    except OSError:  # at exit Python would write again, and change the exit code
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     others = [t for t in threading.enumerate() if t is not threading.current_thread()]

@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: what policies would have done, which rules can fire.
+"""`heedful replay`, `tune` and `policy`: compare policies on recorded loops, and check rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -18,7 +18,7 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, following, show, table
+from heedful.cli.output import Table, answer, columns, counted, emit, following
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
@@ -40,14 +40,15 @@ def replay(
     policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
     plot: config.Plot = None,
 ) -> int:
-    """Say what policies would have cost and lost on recorded loops.
+    """Compare what policies would have cost and lost on recorded loops.
 
-    The figures are exact if a policy stops no later than the record does. If it would have gone
-    on, the record cannot tell, and the loop counts as far as it goes.
+    The figures are exact for a policy that stops no later than the recorded loop did. If a policy
+    would have continued, the result is unknown, and only the recorded attempts count.
 
-    An oracle stops at the first right attempt, or after one attempt if none is right. Regret counts
-    the attempts beyond the oracle's. A loop is lost if the record solves it and the policy does
-    not. Quality is that of the attempts that are kept. --plot draws cost against quality.
+    An oracle stops at the first right attempt, or after one attempt if none is right. Regret is the
+    number of attempts beyond the oracle's. A loop is lost if the recorded loop was solved and the
+    policy stops before the solution. Quality is the quality of the attempts that are kept. --plot
+    draws cost against quality.
     """
     chosen = [presets.policy(text) for text in policy or ()]
     with output.Progress() as progress:
@@ -59,25 +60,25 @@ def replay(
         for done, one in enumerate([loops.WHOLE, *policies]):
             progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
             figures += replays.compare(aims, [one])
-    whole = replace(figures.pop(0), beyond=0)  # the record knows how its own loops ended
-    notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
+    whole = replace(figures.pop(0), beyond=0)  # how the recorded loops ended is known
+    notes = [f"{one.name} is left out: no scores for its goals are recorded" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
-        notes.append(f"{counted(assumed, 'loop')} without goals count as if they had the policies'")
+        notes.append(f"{counted(assumed, 'loop')} without goals: judged by the policies' goals")
     if plot is not None:
         if not whole.solvable:
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
         title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
         config.write_plot(plot, draw_front(list(map(Point.of, figures)), title))
-    if call().json:
-        documents = list(map(loops.document, figures))
-        return answer({"recorded": loops.document(whole), "policies": documents, "notes": notes})
+    documents = list(map(loops.document, figures))
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
-    show(f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved")
-    _print_figures([whole, *figures])
-    show("\n".join([*notes, following("tune", *([source] if source else []))]))
-    return 0
+    return answer(
+        {"recorded": loops.document(whole), "policies": documents, "notes": notes},
+        f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
+        *(*_describe_figures([whole, *figures]), *notes),
+        following("tune", *([source] if source else [])),
+    )
 
 
 FIGURES: dict[str, Any] = {
@@ -89,25 +90,26 @@ FIGURES: dict[str, Any] = {
 }
 
 
-def _print_figures(rows: Sequence[Figures]) -> None:
-    """Print a row for each; calls and tokens only if they say more than the attempts."""
+def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
+    # Calls and tokens are shown only if they say more than the attempts.
     more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
     more += "tokens " if any(one.usage.tokens for one in rows) else ""
     names = f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell"
-    table(columns(names, **FIGURES), rows)
+    yield Table(columns(names, **FIGURES), rows)
     if any(one.beyond for one in rows):
-        show("cannot tell: the record of so many loops does not say how it would have ended")
+        yield "cannot tell: loops whose record is too short to show how they would have ended"
 
 
 def tune(
     source: Source = None,
-    keep: Annotated[float, Option(help="Share of the solvable loops, 0..1.")] = 0.99,
-    policy: Annotated[str | None, Option("--policy", help="The policy now. [the setting]")] = None,
+    keep: Annotated[float, Option(help="The share of solvable loops to solve.")] = 0.99,
+    policy: Annotated[str | None, Option("--policy", help="Compare with it. [the setting]")] = None,
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
 
-    It is chosen on one half of the recorded loops and reported on the other. Loops are split by
-    their ids. If the record cannot tell, a policy counts as if it used up all of its attempts.
+    The policy is chosen on one half of the recorded loops, and its figures come from the other
+    half. If a policy would have continued beyond a recorded loop, it counts as if it used all its
+    attempts.
     """
     record.check_number("--keep", keep, 0, 1)
     before = config.policy_of(policy)
@@ -116,35 +118,32 @@ def tune(
         found = replays.tune(records, before, keep, partial(progress.counted, "replaying"))
     halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
     notes = list(_caveats(records, [found.policy]))
-    if call().json:
-        figures = {name: loops.document(one) for name, one in halves.items()}
-        chosen = codec.policy_to(found.policy)
-        return answer({"policy": chosen, "tried": found.tried, **figures, "notes": notes})
     solvable, now = found.chosen_on.solvable, found.before.policy
     these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
-    show(f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}")
     words = [source] if source else []
     if found.policy.name != now:
-        show(f"chosen: {found.policy.name}")
+        result = f"chosen: {found.policy.name}"
         notes.append(f"to use it, write in heedful.toml: policy = {dumps(found.policy.name)}")
         both = (policy or config.settings().policy, found.policy.name)
         words += [word for text in both if isinstance(text, str) for word in ("--policy", text)]
     elif solvable:
-        show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
+        result = f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved"
     else:
-        show(f"{now} stays: none of these loops can be solved, so no policy is better")
+        result = f"{now} stays: none of these loops can be solved, so no policy is better"
     names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
     pairs = zip(names, halves.values(), strict=True)
-    _print_figures([replace(one, policy=name) for name, one in pairs])
-    show("\n".join([*notes, following("replay", *words)]))
-    return 0
-
-
-# What the figures cannot say
+    rows = [replace(one, policy=name) for name, one in pairs]
+    figures = {name: loops.document(one) for name, one in halves.items()}
+    document = {"policy": codec.policy_to(found.policy), "tried": found.tried, **figures}
+    return answer(
+        {**document, "notes": notes},
+        f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}",
+        *(result, *_describe_figures(rows), *notes, following("replay", *words)),
+    )
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
-    """Say where the record makes the figures differ from those of a live run."""
+    """Yield the reasons why the figures may differ from the figures of live runs."""
     many = counted(len(records), "loop")
     for policy in policies:
         words = ", ".join(map(str, policy.goals))
@@ -152,13 +151,11 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
         if lacking := loops.unscored(records, policy):
             yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {words}"
         if policy.goals and own:
-            yield f"{policy.name}: {own} of {many} keep goals of their own instead of {words}"
+            yield f"{policy.name}: {own} of {many} have goals of their own instead of {words}"
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if scoped:
-        yield f"{', '.join(scoped)}: echo counts within each loop, not over the loops before it"
+        yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
 
-
-# Policies
 
 policies: Typer = group("Show policies, and prove that each of their rules can fire.")
 
@@ -166,19 +163,17 @@ policies: Typer = group("Show policies, and prove that each of their rules can f
 @policies.command("list")
 def list_policies() -> int:
     """List the presets."""
-    if call().json:
-        return answer({"policies": [codec.policy_to(one) for one in PRESETS.values()]})
-    table(("preset", "rules"), [(name, _describe(one)) for name, one in PRESETS.items()], text=2)
-    return 0
+    heads = columns("preset rules", preset="name", rules=_describe)
+    return emit([*PRESETS.values()], heads, key="policies", text=2, document=codec.policy_to)
 
 
 @policies.command()
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """Find the shortest history in which each rule decides, or prove that it never does.
+    """Find the shortest history in which each rule decides, or prove that no such history exists.
 
-    Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
+    Exits with 0 if every rule can fire, otherwise with 1.
     """
     chosen = config.policy_of(policy)
     found = reach(chosen)
@@ -202,7 +197,7 @@ def _describe_reach(found: Reach) -> Iterator[str]:
 
 
 def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """Describe an attempt of a history, after the candidates that were `seen`."""
+    """Describe an attempt of a history. `seen` has the digests of earlier candidates."""
     nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
     yield "the same candidate" if attempt.candidate.digest in seen else nearly
     evaluation = attempt.evaluation
@@ -240,8 +235,6 @@ def _reach_document(found: Reach) -> dict[str, Any]:
     }
 
 
-# Files of recorded loops
-
 NOT_PASSED = record.Finding("recorded", "not passed")
 Number = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -249,7 +242,7 @@ Goals = tuple[record.Goal, ...]
 
 
 class AttemptShape(Shape):
-    """An attempt of a recorded loop."""
+    """An attempt in a file of recorded loops."""
 
     candidate: JsonValue = None
     digest: Annotated[str, Field(min_length=1)] | None = None
@@ -262,7 +255,7 @@ class AttemptShape(Shape):
 
 
 class LoopShape(Shape):
-    """A line of a file of recorded loops; the task is not read."""
+    """A line in a file of recorded loops. The task is not used."""
 
     id: Annotated[str, Field(min_length=1)] | int | None = None
     task: JsonValue = None
@@ -271,22 +264,19 @@ class LoopShape(Shape):
 
 
 def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
-    """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
+    """Return the recorded loops of a database or a file. Raises NotFound, UsageError."""
     if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
         return read_file(Path(source), partial(progress.counted, "reading"))
     values = config.settings(db=source)
     scope = config.scope_of(values)
 
-    async def read() -> list[RecordedLoop]:
-        async with config.stored(values) as store:
-            return loops.recorded(await store.read(scope, loops.newest, 100_000))
-
     try:
-        records = output.drive(read())
+        newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:
         if source is not None:
-            error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
+            error.add_note("the name of a file of recorded loops must end in .jsonl or .jsonl.gz")
         raise
+    records = loops.recorded(newest)
     if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
@@ -294,34 +284,29 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
 
 
 def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
-    """Read the loops of a file, at least one. Raises RecordFileError with the line."""
+    """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
-        raise RecordFileError(str(path), 0, "it holds no loop; give at least one with attempts")
+        raise RecordFileError(str(path), 0, "it has no loop; give at least one with attempts")
     made = []
     for line, value in entries:
         try:
-            made.append(_parse(line, value))
+            given = fit(LoopShape, value)
+            goals = tuple(map(presets.goal, given.goals or ()))
+            record.check_goals(goals)
+            attempts: list[record.Attempt] = []
+            for number, one in enumerate(given.attempts, 1):
+                attempts.append(_parse_attempt(number, one, goals, attempts))
+            quality = tuple(one.quality for one in given.attempts if one.quality is not None)
+            if quality and len(quality) < len(attempts):
+                raise InvalidInput("quality", quality, "given for all attempts of a loop, or none")
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
+        id = f"line {line}" if given.id is None else str(given.id)
+        made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
         if watch is not None:
             watch(len(made), len(entries))
     return made
-
-
-def _parse(line: int, value: Any) -> RecordedLoop:
-    """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
-    given = fit(LoopShape, value)
-    goals = tuple(map(presets.goal, given.goals or ()))
-    record.check_goals(goals)
-    attempts: list[record.Attempt] = []
-    for number, one in enumerate(given.attempts, 1):
-        attempts.append(_parse_attempt(number, one, goals, attempts))
-    quality = tuple(one.quality for one in given.attempts if one.quality is not None)
-    if quality and len(quality) < len(attempts):
-        raise InvalidInput("quality", quality, "given for every attempt of a loop, or for none")
-    id = f"line {line}" if given.id is None else str(given.id)
-    return RecordedLoop(record.Loop(id, goals, (*attempts,)), quality)
 
 
 def _parse_attempt(

@@ -1,4 +1,4 @@
-"""`heedful run`: drive every task of a file as a loop; `heedful demo`: with and without memory."""
+"""`heedful run` drives the tasks of a file as loops; `heedful demo` shows what memory changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,7 +22,7 @@ import heedful
 from heedful import errors
 from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.output import answer, call, counted, following, say, show
+from heedful.cli.output import Table, answer, call, counted, following, say
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -37,17 +37,14 @@ from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
 MOST_LINES = 20
-# Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
+# Errors of one task, after which other tasks continue. Other model errors would hit them too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
 EXAMPLES = "heedful._examples"
 
 
 @dataclass(frozen=True)
 class Row:
-    """How one task ended.
-
-    `at_once`: it passed at attempt 1; `stopped_by`: the rule, or "" if it passed.
-    """
+    """The result of a task. `at_once`: attempt 1 passed. `stopped_by` is "" if one passed."""
 
     id: str
     loop: str
@@ -71,10 +68,10 @@ class Row:
 
 @dataclass
 class Job:
-    """A run: the options of the command line, and its state so far.
+    """A run: the options of the command line, and the state of the run so far.
 
     `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
-    `rows` are the tasks that have ended. `arguments` is the whole command line.
+    `rows` are the results of the tasks that have ended. `arguments` is the whole command line.
     """
 
     path: Path
@@ -92,29 +89,27 @@ class Job:
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
     model: config.ModelName = None,
-    name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
+    name: Annotated[str | None, Option("--run", help="The run's name. [file and number]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue this or the newest run.")] = False,
     memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
     holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
-    policy: Annotated[str | None, Option(help="When to stop. [default]")] = None,
-    jobs: Annotated[int | None, Option(help="Tasks at once. [1]")] = None,
+    policy: Annotated[str | None, Option(help="The policy: when to stop. [default]")] = None,
+    jobs: Annotated[int | None, Option(help="Tasks at the same time. [1]")] = None,
     timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
     max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
 ) -> int:
-    """Drive every task of a file until it passes or is stopped.
+    """Drive every task of a file until its answer passes or a rule stops the loop.
 
-    Exits 0 if all passed, else 1. A run that was interrupted or killed can be resumed: the model
-    is not asked again for an answer that was stored.
+    Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or killed can be
+    resumed. Stored answers are not requested from the model again.
     """
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
     values = config.settings(model=model, policy=policy, **learning, **limits)
-    if name is not None and not (
-        0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
-    ):
+    if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
-    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
+    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
     chosen, arguments = config.policy_of(policy), call().arguments or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     for one in dict.fromkeys([chosen, *(task.policy for task in job.tasks if task.policy)]):
@@ -130,7 +125,7 @@ def run(
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job. Open the model first: if that fails, no name is taken and no file is made."""
+    """Run the job. The model opens first: if it fails, no name is taken and no file is created."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with output.Progress() as progress:
         async with (
@@ -150,40 +145,31 @@ async def _drive(job: Job) -> None:
 
             memory = config.memory_of(values, store, progress.fetched) if values.memory else None
             writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            options: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
-            options |= {"generate": writer, "jobs": values.jobs, "timeout": values.timeout}
-            await batch(job.tasks, job.name, job.policy, watch=watch, **options)
+            options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+            await _batch(job, watch, **options, timeout=values.timeout)
 
 
-async def batch(
-    tasks: Sequence[Task],
-    run: str,
-    policy: Policy,
-    *,
-    jobs: int = 1,
-    watch: Callable[[Row], None],
-    **options: Any,
-) -> None:
-    """Drive every task as the loop `run/id`, `jobs` at once.
+async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
+    """Drive every task of the job as the loop `run/id`; `options` are those of every `Run`.
 
-    `options` are those of every `Run`; `watch` gets every row when it ends. A task whose loop has
-    ended is not run again, so a second call resumes. If user code or an answer fails in one task,
-    the others go on; after any other model error nothing new begins. Then the first error is
-    raised, with a note that names its task. A StoreError stops at once.
+    `watch` gets the row of each task that ends. A loop that has ended is not driven again. If user
+    code or an answer fails in one task, the other tasks continue. After any other model error no
+    new task begins. Then the first error is raised, with a note that names its task. A StoreError
+    is raised at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
-    waiting = iter(tasks)
+    waiting = iter(job.tasks)
 
     async def work() -> None:
         for task in waiting:
             try:
-                watch(await ended(task, run, policy, **options))
+                watch(await ended(task, job.name, job.policy, **options))
             except (errors.UserCodeError, errors.ModelError) as error:
                 failed[task.id] = error
             if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
                 return
 
-    workers = [asyncio.create_task(work()) for _ in range(min(jobs, len(tasks)))]
+    workers = [asyncio.create_task(work()) for _ in range(min(job.settings.jobs, len(job.tasks)))]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -191,14 +177,14 @@ async def batch(
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
     if failed:
-        first, *others = (task.id for task in tasks if task.id in failed)
+        first, *others = (task.id for task in job.tasks if task.id in failed)
         also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
         failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
         raise failed[first]
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
+    """Drive one task as the loop `run/id`, under its own policy if it has one. Return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -210,24 +196,23 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
 
 
 def _report(job: Job, failure: errors.HeedfulError | None) -> int:
-    """Print how the tasks ended, in task order, and what failed; return the exit code."""
+    """Print the results in the order of the tasks, then `failure`. Return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
     document |= {"model": job.settings.model, **_sums(rows), "rows": rows}
-    if rows and not call().json:
-        _print(rows, job.name, job.settings.db)
-    if failure is not None:
-        if job.name:
-            failure.add_note(_how_to_resume(job).lstrip("; "))
-        return output.report_error(failure, **(document if job.name else {}))
-    if call().json:
-        answer(document)
-    return 0 if all(row.passed for row in rows) else 1
+    if failure is None or not call().json:
+        answer(document, *(_describe(rows, job) if rows else ()))
+    if failure is None:
+        return 0 if all(row.passed for row in rows) else 1
+    if not job.name:
+        return output.report_error(failure)
+    failure.add_note(_how_to_resume(job).lstrip("; "))
+    return output.report_error(failure, **document)
 
 
 def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
+    """Return how to resume the run, as the end of a sentence, or "" if it has not begun."""
     if not job.name:
         return ""
     kept = [word for word in job.arguments if word not in ("--resume", "--json")]
@@ -237,32 +222,31 @@ def _how_to_resume(job: Job) -> str:
 
 
 def _sums(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the sums of the table and of the JSON document."""
     names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
     sums = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
     return {"tasks": len(rows), **sums, "seconds": round(sum(row.seconds for row in rows), 3)}
 
 
-def _print(rows: Sequence[Row], name: str, db: str) -> None:
+def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
     groups = dict.fromkeys(row.group for row in rows)
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
-    lines = [*(parts if len(parts) > 1 else []), (name, rows)]
+    lines = [*(parts if len(parts) > 1 else []), (job.name, rows)]
     cells = [{"run": label, **_sums(part)} for label, part in lines]
-    output.table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
+    yield Table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
         attempts = counted(row.attempts, "attempt")
-        show(f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}")
+        yield f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}"
     if failed[MOST_LINES:]:
-        show(f"and {len(failed) - MOST_LINES} more")
+        yield f"and {len(failed) - MOST_LINES} more"
     if failed:
-        show(f"\n{following('why', failed[0].loop, db=db)}")
+        yield f"\n{following('why', failed[0].loop, db=job.settings.db)}"
 
 
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the name of a new run: the given one, or the file's with the first free number.
+    """Return the name of a new run: the given name, or the file's name with the first free number.
 
-    The run takes it by claiming the loop of its first task. Raises UsageError if it exists.
+    Claiming the loop of the first task reserves the name. Raises UsageError if the run exists.
     """
     first, name = job.tasks[0], job.given
     policy = first.policy or job.policy
@@ -280,7 +264,7 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
 
 
 async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
+    """Return the name of the run to continue: the given name, or the newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
     begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
     form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
@@ -295,44 +279,39 @@ def _stem(path: Path) -> str:
     return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
 
 
-# The demo: its laboratory is in `examples/`, which the wheel holds as a package
-
-
 def demo(
-    full: Annotated[bool, Option("--full", help="All tasks.")] = False,
+    full: Annotated[bool, Option("--full", help="Run all tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
     model: config.ModelName = None,
-    tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
-    out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
-    fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
+    tasks: Annotated[Path | None, Option(help="Another file of tasks. [house rules]")] = None,
+    out: Annotated[Path | None, Option(help="The folder for results. [out/demo]")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Delete earlier results first.")] = False,
 ) -> None:
-    """Run tasks with and without memory, and report the difference.
+    """Run tasks with and without memory, and compare the results.
 
-    Only a check knows the rule of a task. Nothing is faked: every answer is the model's, and
-    another model gives other numbers. With --pipeline stages are checked and corrected; the two
-    that fail stand in for an agent. If it is stopped, the same command continues.
+    Only a check knows the rule of a task. Nothing is faked: the model writes every answer, so
+    another model gives other numbers. With --pipeline, a pipeline of checked stages runs instead;
+    two of its stages fail at first, like an agent. If you stop the demo, the same command continues
+    it.
     """
     values = config.settings(model=model)
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
-        given = "with --full or --tasks"
-        raise errors.InvalidInput("--pipeline", given, "by itself: it has no tasks")
+        raise errors.InvalidInput("--pipeline", "with --full or --tasks", "without both of them")
     out = out or Path("out/pipeline" if pipeline else "out/demo")
 
-    def stopped() -> str:
-        return f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
-
+    last = f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
     package = ModuleType(EXAMPLES)
     package.__path__ = [str(examples_folder())]
     sys.modules.setdefault(EXAMPLES, package)
     lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
     if pipeline:
-        lab.write(output.drive(lab.run(values, out, fresh), stopped), again, call().json)
+        lab.write(output.drive(lab.run(values, out, fresh), lambda: last), again, call().json)
         return
     chosen = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    measured = output.drive(lab.measure(chosen, values, out, fresh, again), stopped)
+    measured = output.drive(lab.measure(chosen, values, out, fresh, again), lambda: last)
     lab.write(measured, out, call().json)
 
 
@@ -346,5 +325,5 @@ def examples_folder() -> Path:
 
 
 def program() -> str:
-    """Return how this user can call heedful: by its name, or by its module."""
+    """Return the command that starts heedful: its name if it is on the path, or else its module."""
     return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"

@@ -1,4 +1,4 @@
-"""`heedful serve` and `heedful worker`: the service, on SQLite or PostgreSQL, and its jobs."""
+"""`heedful serve`, `worker`, `key` and `audit`: the service, its jobs, its keys and its record."""
 
 from __future__ import annotations
 
@@ -7,57 +7,60 @@ import logging
 import os
 import re
 import signal
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from typer import Option
+from typer import Argument, Option, Typer
 
 from heedful.checks.loading import load
 from heedful.cli import settings as config
-from heedful.cli.output import Progress, counted, following, say, show
+from heedful.cli.app import group
+from heedful.cli.output import Progress, answer, columns, counted, emit, following, say, show, when
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.ingest import Patience
-from heedful.models.contract import Model
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
-from heedful.store import POSTGRES, lessons, shown
-from heedful.store import keys as key_store
+from heedful.store import POSTGRES, keys, lessons, shown
+from heedful.store.store import Effects, Store, also
 from heedful.telemetry import LogThrottle
 
+T = TypeVar("T")
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
+RULES = "none: rules write the lessons"
+NO_KEY = "none: only this machine may call, and every caller may do everything"
+LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
-Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
-Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
+Telemetry = Annotated[bool, Option("--telemetry", help="Export spans and metrics.")]
+Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
 
 def serve(
-    host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
-    port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
+    host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, Option(help="The port; 0 selects a free one. [8765]")] = None,
     model: config.ModelName = None,
-    key_required: Annotated[
-        bool | None, Option("--key-required", help="Require a key, also here.")
-    ] = None,
-    workers: Annotated[int | None, Option(help="Jobs at a time here, on SQLite. [2]")] = None,
-    rate: Annotated[float | None, Option(help="Requests a second and key. [unlimited]")] = None,
-    drain: Annotated[float | None, Option(help="Seconds that requests may take. [30]")] = None,
+    key_required: Annotated[bool | None, Option("--key-required", help="Require a key.")] = None,
+    workers: Annotated[int | None, Option(help="Jobs at a time, only on SQLite. [2]")] = None,
+    rate: Annotated[float | None, Option(help="Requests a second for each key. [no limit]")] = None,
+    drain: Annotated[float | None, Option(help="Seconds for requests to end on stop. [30]")] = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
-    Without any key it listens on this machine only, and every caller may do everything. heedful key
-    create makes a key; from then on callers need one.
+    If no key exists, the service listens on this machine only, and every caller may do everything.
+    As soon as `heedful key create` has created a key, callers need one.
     """
     options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
     values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
@@ -68,7 +71,7 @@ def serve(
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("heedful serve", package, "server")
-    # asyncio.run would wait for threads that still run.
+    # asyncio.run would wait for threads that are still running.
     loop = asyncio.new_event_loop()
     with exporting(telemetry, telemetry_content):
         try:
@@ -76,48 +79,42 @@ def serve(
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
-    late = f"{counted(cut, 'request')} took too long and was cut short" if cut else ""
+    late = f"cut short: {counted(cut, 'request')} took too long" if cut else ""
     show(f"stopped; {late or 'every accepted request is answered'}; the store is closed")
     return 0
 
 
 async def _serve(values: config.Settings) -> int:
-    """Serve until asked to stop; return how many requests were cut short.
-
-    Raises UsageError, StoreError.
-    """
+    """Serve until a signal; return how many requests were cut short. Raises HeedfulError."""
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
-        keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
+        has_key = await store.read(Scope(), keys.any_key)  # the first connection
         with bound(values.host, values.port) as listener:
             near, url = loopback(listener), url_of(listener)
-            if not (near or keys):
+            if not (near or has_key):
                 what = f"there is no key yet, and anybody who reaches {url} could do everything"
                 todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
                 raise UsageError(f"{what}; {todo}")
-            if values.key_required and not keys:
+            if values.key_required and not has_key:
                 todo = "heedful key create makes one"
                 raise UsageError(f"a key is required and there is none; {todo}")
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                log, server = map(logging.getLogger, ("heedful", "uvicorn.error"))
-                if not log.handlers:
-                    handler = logging.StreamHandler()
-                    form = "%(asctime)s %(levelname)s %(message)s"
-                    handler.setFormatter(logging.Formatter(form))
-                    log.addHandler(handler)
-                    log.setLevel(logging.INFO)
-                server.addHandler(log.handlers[0])
-                server.setLevel(logging.WARNING)
+                handler = logging.StreamHandler()
+                handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+                for name, level in LOGS.items():
+                    log = logging.getLogger(name)
+                    log.handlers = log.handlers or [handler]
+                    log.setLevel(level)
                 report_lost_database()
-                hello = _hello(values, setup, url, keys)
+                hello = _hello(values, setup, url, has_key)
                 return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
-    """Return the setup of the service from the settings. Raises UsageError."""
+    """Create the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
         scope=config.scope_of(values),
@@ -136,7 +133,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
 
 @asynccontextmanager
 async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
-    """Yield the job queue of the service: in PostgreSQL, else in this process."""
+    """Open the service's job queue: in PostgreSQL, or in this process if the store is SQLite."""
     jobs = 2 if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue
@@ -146,46 +143,37 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield Work()
     else:
-        limits: Any = {"holdout": setup.holdout, "max_entries": setup.max_entries}
-        modes = asdict(setup.reflections)
-        tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
+        parts = (setup.store, setup.model, setup.embedder, setup.holdout, setup.max_entries)
+        tools = Tools(*parts, **asdict(setup.reflections))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:
         await setup.model.close()
 
 
-def _hello(values: config.Settings, setup: Setup, url: str, keys: bool) -> list[str]:
-    """Return where the service is, what it works with, who may call it, and what to do next."""
+def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
+    """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
-    engine = "PostgreSQL" if server else "SQLite"
-    lines = [f"heedful {__version__} serves {url}", f"  store  {shown(values.db)} ({engine})"]
-    if not server:
-        lines.append(f"  model  {_describe_writer(setup.model)}")
-    elif setup.model is not None:
-        name = setup.model.name
-        lines.append(f"  model  {name} judges and dreams on request; workers word lessons")
-    lines.append(f"  docs   {url}/docs")
+    model = setup.model.name if setup.model is not None else RULES
     if server:
-        lines.append("  work   on the queue; heedful worker does it")
-    if keys:
-        return [*lines, "  keys   needed; heedful key list shows them"]
-    lines.append("  keys   none: only this machine may call, and every caller may do everything")
-    return [*lines, following("key", "create", "--name", "NAME", db=values.db)]
-
-
-def _describe_writer(model: Model | None) -> str:
-    """Describe who words the lessons from traces."""
-    return model.name if model is not None else "none: rules word what runs teach"
-
-
-# What serve and worker share
+        judges = "judges and dreams on request; workers write lessons"
+        model = f"{setup.model.name} {judges}" if setup.model is not None else ""
+    facts = {
+        "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
+        "model": model,
+        "docs": f"{url}/docs",
+        "work": "on the queue; heedful worker does it" if server else "",
+        "keys": "needed; heedful key list shows them" if has_key else NO_KEY,
+    }
+    then = "" if has_key else following("key", "create", "--name", "NAME", db=values.db)
+    lines = (f"  {name:<6} {fact}" for name, fact in facts.items() if fact)
+    return [f"heedful {__version__} serves {url}", *lines, *([then] if then else [])]
 
 
 def report_lost_database() -> None:
-    """Say once a minute that the database is away; its drivers log it again and again."""
+    """Print once a minute that the database does not answer, instead of its drivers' log lines."""
     throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
@@ -199,10 +187,7 @@ def report_lost_database() -> None:
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
-    """Export spans and metrics as OTLP; the OTEL_* environment variables say where.
-
-    Exports the rest at the end. Raises PackageMissing.
-    """
+    """Export spans and metrics as OTLP inside the block, as OTEL_* say. Raises PackageMissing."""
     if not wanted:
         yield
         return
@@ -218,7 +203,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
     from heedful import telemetry
 
-    # The environment's own name for the service wins.
+    # A service name in the environment takes precedence.
     resource = Resource({"service.name": "heedful"}).merge(Resource.create())
     tracers = TracerProvider(resource=resource)
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none":
@@ -235,26 +220,24 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         meters.shutdown()
 
 
-# Worker
-
-
 def worker(
-    queues: Annotated[str, Option(help="Such as loops,memory. [all]")] = "",
+    queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
-    once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
-    model: Annotated[str | None, Option("--model", help="Words the lessons. [the setting]")] = None,
+    once: Annotated[bool, Option("--once", help="Run the waiting jobs, then exit.")] = False,
+    model: Annotated[str | None, Option("--model", help="Writes lessons. [the setting]")] = None,
     drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
-    """Do the jobs of services.
+    """Run the jobs that services put on the queue.
 
-    Reflect, embed, dream, prune, prove and drive loops. Any number of workers share the jobs of one
-    PostgreSQL. SIGTERM lets running jobs finish; another worker repeats the job of a killed worker.
-    It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
-    HEEDFUL_REFLECTION_ENABLED is false.
+    Jobs reflect on episodes, embed examples, dream, prune, compute the proof or drive loops. Any
+    number of workers can share one PostgreSQL database. After SIGTERM, running jobs may finish. If
+    a worker is killed, another worker repeats its job. Workers dream from time to time, unless
+    HEEDFUL_REFLECTION_MODE is lite. They neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is
+    false.
     """
     values = config.settings(model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
@@ -267,12 +250,11 @@ def worker(
         **asdict(Reflections.of(os.environ)),
     }
     names = [one.strip() for one in queues.split(",") if one.strip()]
-    for name in names:
-        if name not in QUEUES:
-            raise UnknownName("queue", name, QUEUES)
+    for name in set(names).difference(QUEUES):
+        raise UnknownName("queue", name, QUEUES)
     if not (once or values.db.startswith(POSTGRES)):
-        what = "is a SQLite file, whose work is done in the process of heedful serve"
-        todo = "heedful worker --once does what waits, and workers need a postgresql:// URL"
+        what = "is a SQLite file, whose jobs run inside heedful serve"
+        todo = "heedful worker --once runs the waiting jobs; other workers need a postgresql:// URL"
         raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
@@ -295,7 +277,7 @@ async def _work(
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(config.stored(values))
-        if asks:  # otherwise nothing is fetched
+        if asks:  # otherwise nothing is downloaded
             model: Any = await stack.enter_async_context(config.model_of(values, progress.fetched))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
@@ -305,8 +287,8 @@ async def _work(
         try:
             if not once:
                 where, many = shown(values.db), counted(options["concurrency"], "job")
-                say(f"works for {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
-            say(f"model: {_describe_writer(model)}")
+                say(f"runs the jobs of {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
+            say(f"model: {model.name if model is not None else RULES}")
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
@@ -324,7 +306,7 @@ async def _work(
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Return the result of the work, or 0 after a signal; the second signal exits at once."""
+    """Return the result of `work`, or 0 after a signal. A second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[str] = []
 
@@ -332,7 +314,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
         if received:
             os._exit(KILLED)
         received.append(name)
-        say(f"{name}: begins nothing new; running jobs may finish, or press again")
+        say(f"{name}: no new job begins, running jobs may finish; again: exit now")
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -347,11 +329,120 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _loop(text: str) -> tuple[str, Opens]:
-    """Import the function in `name=module:function`. Raises UsageError."""
+    """Split `name=module:function`, and import the function. Raises UsageError."""
     if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
     name, _, path = text.partition("=")
     try:
         return name, resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"--drives {text}: {error}; name a function of a module here") from error
+        raise UsageError(f"--drives {text}: {error}; name an importable function") from error
+
+
+service_keys: Typer = group("Create, list and revoke the keys of the service.")
+audit: Typer = group("List what was done through the service, and verify the record.")
+BY = "the command line"
+Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
+StoreWork = Callable[[Store, Scope], Awaitable[T]]
+Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
+KEYS = columns(
+    "name may projects key made last_used ends",
+    projects=lambda key: key.projects or "all",
+    key="shown",
+    made="at",
+    last_used=lambda key: key.used or "never",
+    ends=lambda key: f"revoked {when(key.revoked)}" if key.revoked else key.expires or "never",
+)
+AUDIT = columns("action subject by detail n at")
+
+
+def _ask(
+    tenant: str | None, work: StoreWork[T], entry: Entry | None = None, *, new: bool = False
+) -> tuple[T, str]:
+    """Open the store; return the result of `work` and the name of the tenant.
+
+    If there is an audit `entry`, it is written in the transaction in which `work` writes.
+    """
+    values = config.settings(tenant=tenant)
+
+    async def call(store: Store) -> T:
+        with Effects():
+            if entry is not None:
+                also(lambda db: keys.append(db, values.tenant, BY, *entry))
+            return await work(store, Scope(values.tenant))
+
+    return config.ask_store(values, call, new=new), values.tenant
+
+
+def _document(key: keys.Key) -> dict[str, Any]:
+    return {**asdict(key), "key": key.shown}
+
+
+@service_keys.command()
+def create(
+    name: Annotated[str, Option(help="A name for the user of the key.")],
+    may: Annotated[config.Texts, Option(help="read, write, approve, admin. [read,write]")] = None,
+    project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
+    tenant: Tenant = None,
+    expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
+) -> int:
+    """Create a key and print it. It is shown only once: only a hash of its secret is stored.
+
+    read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
+    and rulings on quarantine. admin: keys and the audit.
+    """
+    until = None if expires is None else time.time() + config.seconds("--expires", expires)
+    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
+    given: dict[str, Any] = {"id": keys.new_id(), "projects": project or [], "may": rights}
+
+    def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
+        return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
+
+    (key, secret), whose = _ask(tenant, make, ("key.create", name, given), new=True)
+    where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
+    words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
+    then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
+    return answer({**_document(key), "secret": secret}, secret, words, then)
+
+
+@service_keys.command("list")
+def list_keys(tenant: Tenant = None) -> int:
+    """List the keys of a tenant, newest first, without their secrets."""
+    found, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.newest, config.MOST))
+    empty = f"tenant {whose} has no key; heedful key create makes one"
+    return emit(found, KEYS, key="keys", text=3, empty=empty, document=_document)
+
+
+@service_keys.command()
+def revoke(
+    id: Annotated[str, Argument(help="A key from the list, or its id.")], tenant: Tenant = None
+) -> int:
+    """Revoke a key. Every service refuses it from now on."""
+    entry: Entry = ("key.revoke", keys.id_of(id), {})
+    key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
+
+
+@audit.command("list")
+def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
+    """List what was done through the service in a tenant, newest first."""
+    rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    empty = f"nothing was done in tenant {whose} yet"
+    return emit(rows, AUDIT, key="audit", text=4, empty=empty)
+
+
+@audit.command()
+def verify(
+    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
+    tenant: Tenant = None,
+) -> int:
+    """Check that no row of the audit was changed or removed, by the hashes that link the rows.
+
+    Keep the last hash that this command prints in another place. With --kept HASH, the command also
+    finds out whether all rows were rewritten.
+    """
+    found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
+    well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
+    ill = f"{found.what}; something other than heedful wrote to the database"
+    answer(found, ill if found.broken else well)
+    return int(found.broken)

@@ -1,7 +1,7 @@
-"""The settings of a command, and the store, memory and model opened from them.
+"""The settings of a command, and the store, memory and model that are opened with them.
 
-Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
-`pyproject.toml`, both in the current folder. Only the command line reads them.
+A setting comes from an option, the environment, `heedful.toml` or `[tool.heedful]` in
+`pyproject.toml`, in this order, both in the current folder. Only the command line reads settings.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tomllib
+from collections import ChainMap
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -35,6 +36,7 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
 LONGEST = 1000  # characters of a policy as text
+POLICY = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
 MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -44,12 +46,12 @@ EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 # Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
 ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
-Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
+Limit = Annotated[int, Option(min=1, max=MOST, help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
 Texts = list[str] | None
-Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
-UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
+Keep = Annotated[int | None, Option(min=0, max=MOST, help="Keep the most useful lessons.")]
+UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
 
@@ -59,7 +61,7 @@ def _check_plot(path: Path | None) -> Path | None:
     return path
 
 
-PLOT = Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
+PLOT = Option("--plot", callback=_check_plot, help="Draw the result into this SVG file.")
 Plot = Annotated[Path | None, PLOT]
 
 
@@ -76,13 +78,13 @@ Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 class Settings(BaseModel):
     """The settings of the command line.
 
-    `cache` is the folder for weights. `threads` and `context` (tokens) are for embedded models.
+    `cache` is the folder for weights. `threads` and `context` (in tokens) are for embedded models.
     `policy` is written as for `heedful.policy`. `holdout` is the share of recalled lessons that is
     withheld from prompts. `timeout` is in seconds for each attempt.
 
-    The others are for `heedful serve`: `rate` in requests a second for each key, `body` and
-    `traces` in bytes, `drain` in seconds, `checks` are those that a request may name. A trace
-    counts as complete `settled` seconds after its last span, once its root has ended.
+    The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
+    is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
+    trace is complete `settled` seconds after its last span, if its root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -118,23 +120,26 @@ class Settings(BaseModel):
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings, with --db and the options that are not None on top. Raises UsageError.
+    """Return the settings. --db and options that are not None take precedence. Raises UsageError.
 
-    The error names where the wrong value comes from, the field and what is allowed.
+    The error names the origin of a wrong value, the field, and what is allowed.
     """
-    places, values = _places({"db": call().db, **options}), dict[str, Any]()
-    for place in places.values():
-        values |= place
+    places = _places({"db": call().db, **options})
     try:
-        return Settings(**values)
+        return Settings(**ChainMap(*reversed(places.values())))
     except ValidationError as error:
-        fields = {str(one["loc"][0]): one for one in reversed(error.errors())}
-        problems = [_problem(field, one, places) for field, one in reversed(fields.items())]
-        raise UsageError("; ".join(problems)) from error
+        problems = dict[str, str]()  # the first problem of each setting
+        for one in error.errors():
+            name = str(one["loc"][0])
+            what = f" is {wrong(one, POLICY if name == 'policy' else '')}"
+            if one["type"] == "extra_forbidden":
+                what = f": there is no such setting; there are: {', '.join(Settings.model_fields)}"
+            problems.setdefault(name, f"{_place(name, places)}{what}")
+        raise UsageError("; ".join(problems.values())) from error
 
 
 def policy_of(option: str | None) -> Policy:
-    """Return the policy that the option names, else that of the settings. Raises UsageError."""
+    """Return the policy of the option, or else of the settings. Raises UsageError."""
     if option is not None:
         return policy(option)
     try:
@@ -145,7 +150,7 @@ def policy_of(option: str | None) -> Policy:
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the values by their place of origin; a later place wins."""
+    """Map each origin of settings to its values. Later origins take precedence."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
@@ -160,16 +165,8 @@ def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
     return place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
 
 
-def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) -> str:
-    where = _place(field, places)
-    if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
-    policy = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
-    return f"{where} is {wrong(error, policy if field == 'policy' else '')}"
-
-
 def wrong(error: Any, allowed: str = "") -> str:
-    """Return the wrong value of pydantic's error, and what is allowed."""
+    """Describe an error of pydantic: the wrong value and what is allowed."""
     value = error["input"]
     shortened = repr(shown(value) if isinstance(value, str) else value)
     if len(shortened) > SHOWN:
@@ -180,7 +177,7 @@ def wrong(error: Any, allowed: str = "") -> str:
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:
-    """Return the values of one table of a TOML file; nothing if there is no file."""
+    """Return the values of a table in a TOML file, or {} if the file does not exist."""
     try:
         found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -195,7 +192,7 @@ def _table(file: str, *keys: str) -> dict[str, Any]:
 
 
 def seconds(option: str, text: str) -> float:
-    """Parse a time such as 2h or 1d. Raises InvalidInput, which names the option."""
+    """Return the seconds of a time such as 2h or 1d. Raises InvalidInput with the option's name."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     parsed = float(found[1]) * SECONDS[found[2]] if found else 0.0
     if not 0 < parsed <= LONGEST_TIME:
@@ -204,31 +201,38 @@ def seconds(option: str, text: str) -> float:
     return parsed
 
 
-# Opened as the settings say
-
-
 def ask(
-    question: Callable[[Memory], Awaitable[T]],
-    *,
-    new: bool = False,
-    progress: Progress | None = None,
-    stopped: str = "interrupted",
+    question: Callable[[Memory], Awaitable[T]], progress: Progress | None = None, **options: Any
 ) -> T:
     """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a file that does not exist. `progress` shows downloads. Ctrl-C prints `stopped`.
+    `progress` shows downloads. `options` are those of `ask_store`.
+    """
+    values = settings()
+    return ask_store(values, lambda store: question(memory_of(values, store, progress)), **options)
+
+
+def ask_store(
+    values: Settings,
+    question: Callable[[Store], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the store and return the result of `question`. Raises NotFound, StoreError.
+
+    `new` allows a database file that does not exist. After Ctrl-C, `stopped` is printed.
     """
 
     async def opened() -> T:
-        values = settings()
         async with stored(values, new=new) as store:
-            return await question(memory_of(values, store, progress))
+            return await question(store)
 
     return drive(opened(), lambda: stopped)
 
 
 def scope_of(values: Settings) -> Scope:
-    """Return the scope that the settings name."""
+    """Return the scope of the settings."""
     return Scope(values.tenant, values.project)
 
 
@@ -238,9 +242,9 @@ def _exists(db: str) -> bool:
 
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
+    """Open the store. Raises NotFound if its file does not exist, unless `new` is True."""
     if not (new or _exists(values.db)):
-        where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
+        where = "this folder; check the path, or let heedful run create one"
         raise NotFound("database", values.db, where)
     store = open_store(values.db)
     try:
@@ -251,7 +255,7 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
-    """Open the model. Missing weights are downloaded first, outside of any attempt's time."""
+    """Open the model. Missing weights are downloaded first, so that no attempt waits for them."""
     model = _open_model(values)
     try:
         if needed := weights.needed(values.model):
@@ -262,7 +266,7 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
 
 
 def model_here(values: Settings) -> Model | None:
-    """Open the model without downloading; None if the default model is not on this machine."""
+    """Open the model without a download, or return None if the default model is not installed."""
     if needed := weights.needed(values.model):
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
@@ -277,27 +281,24 @@ def _open_model(values: Settings) -> Model:
 
 
 def look_here() -> None:
-    """Let imports find modules of the current folder, where a console script does not look."""
+    """Allow imports from the current folder, which a console script does not search."""
     sys.path.insert(0, str(Path.cwd()))
 
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
-    """Return the memory of the scope, with the embedder that settings and machine allow."""
+    """Return the memory of the scope, with the embedder of the settings."""
     embedder = embedder_of(values, progress)
     return Memory(store, scope_of(values), embedder, holdout=values.holdout)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
-    """Open the embedder; None if recall compares words."""
+    """Open the embedder, or return None if recall compares words."""
     meant = by_meaning(values)
     return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings.
-
-    `auto` means yes if the packages are installed and the weights are in the cache.
-    """
+    """Return True if recall compares meanings. `auto` does if packages and weights are there."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

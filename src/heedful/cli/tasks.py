@@ -1,4 +1,4 @@
-"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names its line."""
+"""Files that users write: tasks as JSON Lines, YAML or TOML. Every error names its line."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ LONGEST_ID = 200
 
 
 class Shape(BaseModel):
-    """What a line of a file may hold: no other key, and numbers that are finite."""
+    """The base class of the entries of files. It forbids unknown keys and infinite numbers."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class TaskShape(Shape):
-    """An entry of a task file."""
+    """The shape of an entry in a task file."""
 
     # Printable; Unicode's category C is control characters and the like.
     id: str = Field(max_length=LONGEST_ID, pattern=r"^\P{C}+$")
     task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None
-    # Without a check, all would pass.
+    # Without a check, everything would pass.
     checks: list[Any] = Field(min_length=1)
     policy: Any = None
 
@@ -52,7 +52,7 @@ Entry = tuple[int, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a file; `line` is where it begins, from 1."""
+    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML file."""
 
     id: str
     task: str
@@ -64,16 +64,15 @@ class Task:
 
     @property
     def family(self) -> str:
-        """Return the family that its context names, or ""."""
+        """Return the family that the task's context names, or ""."""
         named = self.context.get("family") if isinstance(self.context, Mapping) else None
         return "" if named is None else str(named)
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
+    """Return the tasks of a .jsonl, .yaml, .yml or .toml file, in order. There is at least one.
 
-    Checks are loaded; the modules that they name are looked for beside the file first. Raises
-    TaskFileError with the line.
+    Modules that checks name are first searched beside the file. Raises TaskFileError with the line.
     """
     text = text_of(path, TaskFileError)
     parse = _PARSERS.get(path.suffix.lower())
@@ -81,7 +80,7 @@ def read_tasks(path: Path) -> list[Task]:
         raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
     entries = parse(path, text)
     if not entries:
-        raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
+        raise TaskFileError(str(path), 0, "it has no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
@@ -101,18 +100,18 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def fit(shape: type[M], value: Any) -> M:
-    """Return the value as its shape. Raises UsageError, which names the field and the value."""
+    """Return `value` as an instance of `shape`. Raises UsageError with the wrong field."""
     try:
         return shape.model_validate(value)
     except RecursionError as error:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
         first = error.errors()[0]
-        # Places in lists count from 1, as people do.
+        # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         where = ".".join(map(str, parts)) or "it"
         if first["type"] == "extra_forbidden":
-            raise UsageError(f"there is no key {where}; remove it or correct its name") from error
+            raise UsageError(f"{where} is an unknown key; remove it or correct its name") from error
         if first["type"] == "missing":
             raise UsageError(f"{where} is missing; it must be given") from error
         raise UsageError(f"{where} is {wrong(first)}") from error
@@ -123,7 +122,7 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Keeps dates as text, and refuses a duplicate key; YAML itself would keep the last."""
+    """A YAML loader that keeps dates as text and refuses duplicate keys."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
@@ -131,7 +130,7 @@ class _Loader(_Yaml):  # type: ignore[misc]
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises ConstructorError."""
+        """Return the mapping. Raises ConstructorError if a key occurs twice."""
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         for number, (key, _) in enumerate(node.value):
             if key.value in keys[:number]:
@@ -147,7 +146,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         node = loader.get_single_node()
         if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
-            raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
+            raise TaskFileError(str(path), line, "it must be a list: begin each task with -")
         return [
             (item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
@@ -162,25 +161,24 @@ def _yaml(path: Path, text: str) -> list[Entry]:
 
 
 def _toml(path: Path, text: str) -> list[Entry]:
-    """Parse the [[tasks]] of a TOML file; the line of an entry is not known."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise TaskFileError(str(path), 0, f"not TOML: {error}") from error
     tasks = document.get("tasks", [])
     if document.keys() - {"tasks"} or not isinstance(tasks, list):
-        raise TaskFileError(str(path), 0, "it may hold tasks only; write each as [[tasks]]")
+        raise TaskFileError(str(path), 0, "it may only have tasks; write each of them as [[tasks]]")
     return [(0, task) for task in tasks]
 
 
 def text_of(path: Path, kind: type[LineError]) -> str:
-    """Read a file as text, unpacked if its name ends in .gz. Raises `kind`."""
+    """Return the text of a file. A file whose name ends in .gz is unpacked. Raises `kind`."""
     try:
         data = path.read_bytes()
         packed = path.suffix == ".gz"
         return (gzip.decompress(data) if packed else data).decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        what = f"it is no whole gzip file ({error}); fetch it again, or take .gz off its name"
+        what = f"it is not a complete gzip file ({error}); fetch it again or rename it"
         raise kind(str(path), 0, what) from error
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
@@ -192,7 +190,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
 
 
 def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
-    """Parse the JSON object of every line that is not empty. Raises `kind`."""
+    """Return the number and the JSON object of each line that is not empty. Raises `kind`."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Pages that people look at: the report of a pipeline as Markdown, as HTML and as files."""
+"""Pages for people: the report of a pipeline as Markdown, as HTML and as files."""
 
 from heedful.pages.report import html, markdown, render, write, write_attempt
 

@@ -1,7 +1,4 @@
-"""Drawings: cost against quality with the Pareto front, and gains with their intervals.
-
-Each is one SVG file that loads nothing.
-"""
+"""Drawings as SVG files that load nothing: policies with a Pareto front, gains with intervals."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ NAME = 60  # characters of a name
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A dot at (x, y), and a line from `low` to `high` in x; without x only the line.
+    """A dot at (x, y), and a line from `low` to `high` along x. Without `x` there is only the line.
 
-    `kind` sets the colour. Marks with a `number` show it instead of a dot.
+    `kind` sets the colour. A mark with a `number` shows it instead of a dot.
     """
 
     name: str
@@ -34,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The values between `low` and `high`, with the texts at some of them."""
+    """An axis from `low` to `high`. `ticks` are values on the axis, with their texts."""
 
     label: str
     low: float
@@ -43,7 +40,7 @@ class Axis:
 
     @classmethod
     def around(cls, label: str, values: Sequence[float]) -> Axis:
-        """Return an axis that holds the values, with round numbers as ticks."""
+        """Return an axis that contains all `values`, with round numbers as ticks."""
         span = max(values) - min(values) or 0.1
         power = 10 ** floor(log10(span / 4))
         step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
@@ -55,7 +52,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A policy by its attempts ÷ the oracle's and the share of the solvable loops it solves."""
+    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
 
     name: str
     cost: float
@@ -63,14 +60,14 @@ class Point:
 
     @classmethod
     def of(cls, figures: Figures) -> Point:
-        """Return the point of a policy's figures."""
+        """Return the point for the figures of a policy."""
         cost = figures.attempts / figures.oracle if figures.oracle else 1.0
         solved = figures.solved / figures.solvable if figures.solvable else 1.0
         return cls(figures.policy, cost, solved)
 
 
 def front(points: Iterable[Point]) -> list[Point]:
-    """Return the points that no other point beats in both, by rising cost (Pareto)."""
+    """Return the Pareto front by rising cost: each point solves more than every cheaper point."""
     best: list[Point] = []
     for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
         if not best or point.solved > best[-1].solved:
@@ -79,7 +76,7 @@ def front(points: Iterable[Point]) -> list[Point]:
 
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
-    """Draw cost against quality; `others` are small dots without a name."""
+    """Draw the cost and the quality of policies. `others` are small dots without a name."""
     line = [(one.cost, one.solved) for one in front([*named, *others])]
     marks = [Mark(one.name, "other", one.cost, one.solved) for one in others]
     marks.append(Mark("oracle", "oracle", 1.0, 1.0))
@@ -98,7 +95,7 @@ def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ())
 
 
 def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
-    """Draw the gain of each row in points with its interval, the first row on top."""
+    """Draw each row's gain in percentage points with its interval. The first row is on top."""
     marks, names = [], []
     for place, (name, one) in enumerate(rows):
         gain, low, high = one.uplift.gain, one.uplift.low, one.uplift.high

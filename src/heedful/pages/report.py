@@ -1,7 +1,7 @@
-"""The report of a run as Markdown and as one HTML page, and its files, each written whole.
+"""The report of a run as Markdown, as one HTML page, and as files that are never half written.
 
-The HTML page loads nothing: it has no script and no address. Every text in a page is data: secrets
-are redacted, hidden characters shown, markup escaped, and long texts cut with a count.
+The HTML page has no script and loads nothing. Texts of a run are data on every page: secrets are
+redacted, hidden characters are shown, markup is escaped, and long texts are cut with a count.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ STANDING: Mapping[str, str] = {
     "best": "Went on degraded after",
     "not_run": "Did not run",
 }
-# What a page shows of an attempt: bytes of its checks, bytes and lines of its output, and
-# characters of its feedback. With them a page of 150 attempts is about 2 MB.
+# Limits of an attempt on a page: bytes of its checks, bytes and lines of its output, characters of
+# its feedback. With these limits a page of 150 attempts has about 2 MB.
 ROOM = 4_000
 LINES = 40
 FEEDBACK = 3_000
-# Characters and lines of an output that are read. The last BEHIND characters of a cut text may be
-# half a secret; the difference of more lines can take minutes.
+# Characters and lines of an output that are read. The last BEHIND characters of a cut text are
+# dropped, as they may be half a secret; a diff of more lines can take minutes.
 READ = 100_000
 BEHIND = 2_000
 READ_LINES = 2_000
@@ -61,42 +61,36 @@ CUT = 400
 
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 _PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
-# What has a meaning in a line of Markdown, and what makes an address or a mention of a text.
+# Characters that are markup in Markdown, or that make a text an address or a mention.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
-# Letters that show nothing; controls, formats and separators are found by their category.
+# Invisible letters; controls, formats and separators are found by their category.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 
-# Pages and files
-
-
 def html(report: Report) -> str:
-    """Render the report as one HTML page."""
+    """Return the report as one HTML page."""
     return render("report.html.j2", report=report)
 
 
 def markdown(report: Report) -> str:
-    """Render the report as Markdown."""
+    """Return the report as Markdown."""
     return render("report.md.j2", report=report)
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template of `heedful/pages/templates`; HTML is escaped, all text made visible."""
+    """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
     return _environment().get_template(template).render(**values)
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
-    """Write the JSON file of one attempt, and make the folder if it is missing.
-
-    Raises StoreUnavailable.
-    """
+    """Write one attempt as a JSON file and create a missing folder. Raises StoreUnavailable."""
     return _write(Path(folder) / attempt.file, _json(attempt.plain()))
 
 
 def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write a file for each attempt, and the whole run as JSON, Markdown and HTML.
+    """Write each attempt as JSON, and the whole run as JSON, Markdown and HTML. Return the paths.
 
-    Raises StoreUnavailable; files written before that stay, each of them whole.
+    Raises StoreUnavailable. Files that were written before the error are complete.
     """
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     paths = [write_attempt(attempt, folder) for attempt in attempts]
@@ -106,12 +100,12 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 
 def _json(plain: Mapping[str, Any]) -> str:
     text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
-    # Half of a surrogate pair has no UTF-8; JSON reads its escape.
+    # Half of a surrogate pair has no UTF-8, but JSON has an escape for it.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def _write(path: Path, text: str) -> Path:
-    """Write a file beside the path and rename it when it is complete; leave nothing half."""
+    """Write a file beside `path` and rename it when it is complete."""
     part = path.with_name(f".{token_hex(8)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,13 +124,10 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-# What the templates show
-
-
 def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[str], str]:
-    """Return the first lines of an output, and a note of what is left out.
+    """Return the first lines of the attempt's output, and a note on what is left out.
 
-    They are the lines of a unified diff if there is an attempt `before`.
+    If there is an attempt `before`, the lines are a unified diff between the two outputs.
     """
     lines, rest = _read(attempt.output)
     notes = []
@@ -158,7 +149,7 @@ def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence
 
 
 def _read(text: str) -> tuple[list[str], int]:
-    """Return the lines that are read, without secrets, and the number of characters behind them.
+    """Return the lines of `text` without secrets, and how many characters at its end were not read.
 
     JSON is indented, with sorted keys. Wide lines are split into parts of at most `CUT` characters.
     """
@@ -177,13 +168,13 @@ def _read(text: str) -> tuple[list[str], int]:
 
 
 def first_checks(attempt: StageAttempt) -> Sequence[CheckResult]:
-    """Return the checks that a page shows."""
+    """Return the first checks of an attempt, as many as a page shows."""
     texts = ((c.check_name, c.message, c.suggestion, *chain(*details(c))) for c in attempt.checks)
     return attempt.checks[: _fitting("".join(map(cut, shown)) for shown in texts)]
 
 
 def _fitting(texts: Iterable[str]) -> int:
-    """Return how many texts take at most `ROOM` bytes of HTML; at least one."""
+    """Return how many of the first texts fit into `ROOM` bytes of HTML, at least 1."""
     sizes = accumulate(len(escape(text).encode("utf-8", "replace")) for text in texts)
     return max(1, sum(size <= ROOM for size in sizes))
 
@@ -195,7 +186,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
         autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
-        # Text is made visible even if a template forgets the filter.
+        # Hidden characters are shown even if a template forgets the filter.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -212,22 +203,19 @@ def _environment() -> Environment:
 
 
 def _line(text: str) -> str:
-    """Return a text as one line that Markdown shows as it is, in a table too."""
+    """Return the text as one line of Markdown, escaped for tables too."""
     plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
     return _SPECIAL.sub(lambda special: f"\\{special[0]}", plain)
 
 
 def _fence(text: str, kind: str = "") -> str:
-    """Return a fenced block of code; the fence is longer than any run of backticks inside."""
+    """Return a fenced code block. The fence is longer than any run of backticks in the text."""
     ticks = max(["``", *re.findall("`+", text)], key=len) + "`"
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
-# The facts of a report in words
-
-
 def visible(text: str) -> str:
-    """Return the text without secrets, with every hidden character named by its code point.
+    """Return the text without secrets; hidden characters are replaced by their code points.
 
     Line breaks and tabs stay.
 
@@ -239,14 +227,14 @@ def visible(text: str) -> str:
     if not hidden:
         return text
     mark = re.escape("".join(hidden))
-    # Between shown characters outside ASCII a joiner belongs to the script or the pictograph.
+    # A joiner between visible characters outside ASCII belongs to a script or an emoji.
     shown = f"[^\\x00-\\x7f{mark}]"
     pattern = re.compile(f"((?<={shown})[\u200c\u200d](?={shown}))|[{mark}]")
     return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
 
 
 def cut(text: str, most: int = CUT) -> str:
-    """Return the visible text, cut with a count at `most` characters."""
+    """Return the visible text. If it is longer than `most` characters, cut it and add a count."""
     text = visible(text)
     left = len(text) - most
     return f"{text[:most]} … and {counted(left, 'character')}" if left > 0 else text
@@ -262,7 +250,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 
 def lasted(ms: float) -> str:
-    """Return a duration in milliseconds for people.
+    """Format a duration in milliseconds.
 
     >>> [lasted(ms) for ms in (0.42, 15, 1240, 65_000, 7_380_000)]
     ['0.42 ms', '15 ms', '1.24 s', '1 min 5 s', '2 h 3 min']
@@ -276,7 +264,7 @@ def lasted(ms: float) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Say how the run ended."""
+    """Describe how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
@@ -288,7 +276,7 @@ def verdict(report: Report) -> str:
 
 
 def standing(report: Report) -> dict[str, list[int]]:
-    """Return what to say of stages that did not simply pass, with their places."""
+    """Return remarks on stages that did not simply pass, with the indices of these stages."""
     groups: dict[str, list[int]] = {}
     for place, stage in enumerate(report.stages):
         unjudged = stage.action == "passed" and stage.status == "not_validated"
@@ -298,7 +286,7 @@ def standing(report: Report) -> dict[str, list[int]]:
 
 
 def happened(stage: StageReport) -> str:
-    """Say in a few words how a stage ended."""
+    """Describe in a few words how a stage ended."""
     count = len(stage.attempts)
     tries = f"after {counted(count, 'attempt')}"
     unjudged = "not validated, " if stage.status == "not_validated" else ""
@@ -316,12 +304,12 @@ def happened(stage: StageReport) -> str:
 
 
 def failures(stage: StageReport) -> list[str]:
-    """Return the names of the checks that failed at any attempt, in order, each once."""
+    """Return the names of the checks that failed in any attempt, without duplicates."""
     return list(dict.fromkeys(check.check_name for one in stage.attempts for check in one.failed))
 
 
 def cost(report: Report) -> list[str]:
-    """Return the numbers of stages, attempts and retries, and the time, calls and tokens known."""
+    """Return texts on the numbers of stages, attempts and retries, the time, and the usage."""
     attempts = sum(len(stage.attempts) for stage in report.stages)
     retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage
@@ -336,12 +324,12 @@ def cost(report: Report) -> list[str]:
 
 
 def worked(of: Report | StageReport) -> float:
-    """Return the milliseconds that attempts took."""
+    """Return how many milliseconds the attempts of a run or a stage took."""
     stages = of.stages if isinstance(of, Report) else (of,)
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
 def details(check: CheckResult) -> list[tuple[str, str]]:
-    """Return the details of a check as text; values that are not text become JSON."""
+    """Return the details of a check as text. Values of other types are written as JSON."""
     plain = partial(json.dumps, ensure_ascii=False)
     return [(key, it if isinstance(it, str) else plain(it)) for key, it in check.details.items()]
