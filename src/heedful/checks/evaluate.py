@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,6 +55,20 @@ def context() -> Context:
     return _context.get()
 
 
+@contextmanager
+def user_code(
+    failed: Callable[[BaseException], errors.HeedfulError],
+    kinds: tuple[type[BaseException], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn an exception of user code into `failed(exception)`; errors of heedful pass unchanged."""
+    try:
+        yield
+    except errors.HeedfulError:
+        raise
+    except kinds as error:  # user code
+        raise failed(error) from error
+
+
 async def call(
     failed: Callable[[BaseException], errors.UserCodeError],
     function: Callable[..., Any],
@@ -69,15 +84,12 @@ async def call(
     """
     token = _context.set(at)
     try:
-        if thread:
-            value = await threaded(_called, function, *arguments)
-        else:
-            value = _called(function, *arguments)
-        return _read(await value) if hasattr(value, "__await__") else value
-    except errors.HeedfulError:
-        raise
-    except Exception as error:  # user code
-        raise failed(error) from error
+        with user_code(failed):
+            if thread:
+                value = await threaded(_called, function, *arguments)
+            else:
+                value = _called(function, *arguments)
+            return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
 

@@ -11,13 +11,14 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model
 
@@ -171,18 +172,18 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
         ) from error
 
 
-@contextmanager
-def user_code(
-    failed: Callable[[BaseException], HeedfulError],
-    kinds: tuple[type[BaseException], ...] = (Exception,),
-) -> Iterator[None]:
-    """Turn an exception of the user's code into the error that `failed` makes of it."""
-    try:
-        yield
-    except HeedfulError:
-        raise
-    except kinds as error:
-        raise failed(error) from error
+def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
+    """Store the result of `call()`, or the exception that it raises, in `future`; return it."""
+
+    def store(kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            future.set_exception(error)
+        return True
+
+    with ExitStack() as stack:
+        stack.push(store)
+        future.set_result(call())
+    return future
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -193,17 +194,8 @@ async def in_thread(call: Callable[[], T]) -> T:
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
-
-    def hand_over(kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is not None:
-            future.set_exception(error)
-        return True
-
-    def work() -> None:
-        with ExitStack() as stack:
-            stack.push(hand_over)
-            future.set_result(context.run(call))
-
-    threading.Thread(target=work, name="heedful-model-call", daemon=True).start()
+    work = partial(contextvars.copy_context().run, call)
+    threading.Thread(
+        target=settle, args=(future, work), name="heedful-model-call", daemon=True
+    ).start()
     return await asyncio.wrap_future(future)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
-from heedful.errors import MalformedAnswer, ModelError, UnknownName
+from heedful.errors import HeedfulError, MalformedAnswer, ModelError, UnknownName
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message
 
@@ -55,19 +57,19 @@ class Function:
         given |= {"temperature": temperature, "seed": seed}
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
-        failed = partial(_failure, f"model {self.name!r}")
+        asked = partial(self._call, list(messages), **given)
 
-        def run() -> Any:
-            with calls.user_code(failed):
-                return self._call(list(messages), **given)
+        async def ask() -> Any:
+            if inspect.iscoroutinefunction(self._call):
+                return await asked()
+            # The future also holds a StopIteration, which a thread could not hand over.
+            answer = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
+            return await answer if inspect.isawaitable(answer) else answer
 
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            asynchronous = inspect.iscoroutinefunction(self._call)
-            answer = run() if asynchronous else await calls.in_thread(run)
-            with calls.user_code(failed):
-                if inspect.isawaitable(answer):
-                    answer = await answer
+            (answer,) = await asyncio.gather(ask(), return_exceptions=True)
+        _raise(f"model {self.name!r}", answer)
         seconds = time.monotonic() - begun
         if isinstance(answer, str):
             answer = Answer(answer)
@@ -81,19 +83,22 @@ class Function:
         """Do nothing: there is nothing to release."""
 
 
-def _failure(what: str, error: BaseException) -> ModelError:
-    return ModelError(f"{what} raised {type(error).__name__}: {error}")
+def _raise(what: str, outcome: object) -> None:
+    """Raise ModelError if the outcome is an exception of user code; raise others unchanged."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
+        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
+    if isinstance(outcome, BaseException):
+        raise outcome
 
 
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    with calls.user_code(partial(_failure, f"importing {module_name} for model {name!r}")):
-        try:
-            module = import_module(module_name)
-        except ModuleNotFoundError as error:
-            if f"{module_name}.".startswith(f"{error.name}."):  # not a module that it imports
-                raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-            raise
+    imported = calls.settle(Future(), partial(import_module, module_name))
+    error = imported.exception()
+    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+        raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
+    _raise(f"importing {module_name} for model {name!r}", error)
+    module = imported.result()
     found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)
