@@ -98,7 +98,7 @@ class LoopView:
         worn = self.decision.standing if self.decision else decide.Standing()
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
-        most = rule_of(self.policy, stop.Echo).times
+        most = decide.rule_of(self.policy, stop.Echo).times
         repeated = {
             key.removeprefix(BIAS): n for key, n in worn.echoes.items() if n >= min(2, most)
         }
@@ -128,11 +128,6 @@ class LoopView:
         }
 
 
-def rule_of(policy: decide.Policy, kind: type[T]) -> T:
-    """Return the policy's rule of this kind, or the default one."""
-    return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
-
-
 def fatigue(level: float, before: float, policy: decide.Policy, improved: bool) -> dict[str, Any]:
     """Return the fatigue of a loop, how it changed, and whether it ends the loop."""
     return {
@@ -141,7 +136,7 @@ def fatigue(level: float, before: float, policy: decide.Policy, improved: bool) 
         "fatigue_increment": round(level - before, 3),
         "fatigue_increased": level > before,
         "improvement_detected": improved,
-        "threshold_exceeded": level >= rule_of(policy, stop.Fatigue).limit,
+        "threshold_exceeded": level >= decide.rule_of(policy, stop.Fatigue).limit,
     }
 
 

@@ -499,7 +499,7 @@ async def calculate_fatigue_score(
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored, _ = await loops.find(loop_id)
     policy = codec.policy_from(stored.head.policy)
-    rule = answers.rule_of(policy, stop.Fatigue)
+    rule = decide.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
     after = _then(loop, completion)

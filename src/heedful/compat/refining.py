@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
-from heedful.drive.drive import Result
-from heedful.drive.generate import Revise, revised
+from heedful.checks.evaluate import Check, Evaluate
+from heedful.drive.drive import Result, run
+from heedful.drive.generate import Revise
 from heedful.loop import decide, policies, record, stop
 
 # The rules that end a loop before it has converged.
@@ -30,29 +31,29 @@ async def run_iteration(
     `issues`, `suggestions`), whether they have `converged`, and as `improvement` how much less
     severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
-    record.check_goals(tuple(goals))
-    loop = record.Loop("iteration", tuple(goals), improves=policy.improvement)
-    values, at = [candidate], Context(task)
-    while True:
-        value, made = values[-1], record.Candidate.of(values[-1])
-        judged = await evaluated(value, at, checks, evaluate)
-        near = stop.find_near_repeat(made, loop.attempts)
-        loop = loop.then(record.Attempt(len(values), made, judged, repeats=near))
-        first = loop.attempts[0].evaluation or record.Evaluation()
-        if len(values) == 2 or isinstance(decide.decide(loop, policy), decide.Done):
-            break
-        at = Context(task, 2, previous=candidate)
-        values.append((await revised(revise, at, first.findings)).values[0])
+    result = await run(
+        task,
+        generate=lambda task, hint: candidate,
+        revise=revise,
+        initial=candidate,
+        checks=checks,
+        evaluate=evaluate,
+        goals=goals,
+        policy=replace(policy, rules=(*policy.rules, stop.MaxAttempts(2))),
+        store=None,
+    )
+    judged = [attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts]
+    first = judged[0]
     complaints = [finding for finding in first.findings if finding.level != "note"]
     return {
-        "candidate": values[(loop.best or 1) - 1],
+        "candidate": result.candidate,
         "critique": {
             "severity": first.worst,
             "issues": [finding.message for finding in complaints],
             "suggestions": [finding.fix for finding in complaints if finding.fix],
         },
-        "converged": check_convergence(loop, policy),
-        "improvement": improvement_score(first, judged),
+        "converged": check_convergence(result.loop, policy),
+        "improvement": improvement_score(first, judged[-1]),
     }
 
 

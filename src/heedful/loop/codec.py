@@ -104,9 +104,7 @@ def verdict_to(verdict: Verdict) -> Plain:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
-    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
-    names = plain.keys() & kind.__dataclass_fields__
-    return from_document(kind, {name: plain[name] for name in names})
+    return _known(Again if plain["verdict"] == "again" else Done, plain)
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
@@ -117,9 +115,14 @@ def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
     """Return the decision; the inverse of `decision_to`, with the columns stored beside it."""
-    names = plain.keys() & Standing.__dataclass_fields__
-    standing = Standing(**{name: plain[name] for name in names})
+    standing = _known(Standing, plain)
     return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
+
+
+def _known(kind: type[T], plain: Mapping[str, Any]) -> T:
+    """Return the record; unlike `from_document`, ignore names that are no field of `kind`."""
+    names = plain.keys() & {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return from_document(kind, {name: plain[name] for name in names})
 
 
 def rule_to(rule: StopRule) -> Plain:
@@ -137,8 +140,8 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
     settings = dict(plain)
     name = settings.pop("rule", "")
     if name == "all":
-        return All(*map(rule_from, _rules(settings)))
-    if name not in RULES:
+        return All(*rules_from(settings))
+    if not isinstance(name, str) or name not in RULES:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
     try:
         return RULES[name](**settings)
@@ -147,6 +150,11 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         raise InvalidInput(field, error.value, error.allowed) from error
     except TypeError as error:
         raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
+
+
+def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
+    """Return the shipped rules that `plain["rules"]` lists. Raises InvalidInput."""
+    return tuple(map(rule_from, _rules(plain)))
 
 
 def policy_to(policy: Policy) -> Plain:
@@ -189,8 +197,8 @@ def is_complete(plain: Mapping[str, Any]) -> bool:
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     rules = plain.get("rules")
-    if not isinstance(rules, list | tuple):
-        raise InvalidInput("rules", rules, "a list of rules")
+    if not isinstance(rules, list | tuple) or not all(isinstance(r, Mapping) for r in rules):
+        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
     return rules
 
 

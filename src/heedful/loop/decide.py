@@ -294,20 +294,20 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     """Measure how close the loop is to the fatigue and echo of the policy, or the default ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    tired, echo = _own_rule(policy, Fatigue), _own_rule(policy, Echo)
+    tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
     level, before = tired.level(loop), tired.level(loop.upto(max(0, len(loop.attempts) - 1)))
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 
-def _own_rule(policy: Policy, kind: type[R]) -> R:
-    """Return the first rule of that kind, with default settings if the policy has none."""
+def rule_of(policy: Policy, kind: type[R]) -> R:
+    """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
     return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
     """Return what the policy's echo counted in earlier loops, according to its decisions."""
-    echo = _own_rule(policy, Echo)
+    echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
     loop = replace(loop, echoes={}, improves=policy.improvement)

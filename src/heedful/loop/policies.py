@@ -8,47 +8,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, cast
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.loop.codec import policy_from, policy_to, to_document
+from heedful.loop import stop
+from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
-from heedful.loop.record import LARGEST, Goal, Improvement, check_number
-from heedful.loop.stop import RULES, All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
-
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
+from heedful.loop.record import Goal, Improvement
+from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_name
 
 # Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
 # and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If
 # something was, a later attempt rarely passes, so the second repeat stops.
 default: Policy = Policy(
-    (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
+    (stop.MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
 )
-thorough: Policy = Policy((MaxAttempts(5), Repeat(2, near=False)), name="thorough")
+thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
 # The limits of orchestrators with reflection guardrails (docs/reference.md).
 orchestrator: Policy = Policy(
-    (MaxAttempts(4), Fatigue(0.5), Echo(3, across="scope")),
+    (stop.MaxAttempts(4), stop.Fatigue(0.5), stop.Echo(3, across="scope")),
     improvement=Improvement(against="previous"),
     name="orchestrator",
     goals=(Goal("alignment", 0.75), Goal("drift", 0.25, "at_most")),
 )
 reflection: Policy = Policy(
-    (MaxAttempts(3), Repeat(), Plateau(patience=None, novelty=True, floor=0.3)),
+    (stop.MaxAttempts(3), Repeat(), stop.Plateau(patience=None, novelty=True, floor=0.3)),
     improvement=Improvement(min_gain=0.1),
     name="reflection",
 )
-stage: Policy = Policy((MaxAttempts(3),), name="stage")
+stage: Policy = Policy((stop.MaxAttempts(3),), name="stage")
 PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, reflection, stage)}
 
 
@@ -59,7 +48,7 @@ def preset(name: str) -> Policy:
     return PRESETS[name]
 
 
-PLAIN = ("rules", "min_gain", "against", "unscored", "name", "goals")
+_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
 _GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
 
 
@@ -139,35 +128,33 @@ def _literal(text: str) -> Any:
 
 
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
-    plain = {**policy_to(base), "name": ""}
-    plain |= {name: value for name, value in changes.items() if name in PLAIN}
+    rules = rules_from(changes) if "rules" in changes else base.rules
+    for rule, value in changes.items():
+        if rule not in _FIELDS:
+            rules = _with_rule(rules, rule, value)
+    goals = base.goals
     if "goals" in changes:
         if not isinstance(changes["goals"], list | tuple):
             raise InvalidInput("goals", changes["goals"], 'a list such as ["alignment >= 0.75"]')
-        given = [goal(each) for each in changes["goals"]]
-        replaced = {(each.score, each.direction) for each in given}
-        kept = [each for each in base.goals if (each.score, each.direction) not in replaced]
-        plain["goals"] = list(map(to_document, (*kept, *given)))
-    check_number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
-    if not isinstance(plain["name"], str):
-        raise InvalidInput("name", plain["name"], "text")
-    _check_rules(plain["rules"])
-    for name, value in changes.items():
-        if name not in PLAIN:
-            plain["rules"] = _with_rule(plain["rules"], name, value)
-    try:
-        return policy_from(plain)
-    except TypeError as error:
-        raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
+        new = tuple(map(goal, changes["goals"]))
+        replaced = {(each.score, each.direction) for each in new}
+        kept = (each for each in goals if (each.score, each.direction) not in replaced)
+        goals = (*kept, *new)
+    gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
+    improvement = replace(cast("Improvement", base.improvement), **gains)
+    name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
+    if not isinstance(name, str):
+        raise InvalidInput("name", name, "text")
+    return Policy(rules, improvement, unscored, name, goals)
 
 
-def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[str, Any]]:
-    """Change, add (true or fields) or leave out (false) the rule of that name."""
-    names = ["+".join(part["rule"] for part in rule.get("rules", (rule,))) for rule in rules]
+def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[StopRule, ...]:
+    """Change, add (true or fields) or leave out (false) the rule called `name`."""
+    names = [rule_name(rule) for rule in rules]
     if value is False and (name in names or name in RULES):
-        return [rule for rule, own in zip(rules, names, strict=True) if own != name]
+        return tuple(rule for rule in rules if rule_name(rule) != name)
     if name not in RULES:
-        known = sorted({*RULES, *names, *PLAIN[1:]})
+        known = sorted({*RULES, *names, *_FIELDS[1:]})
         raise UnknownName("rule or field of a policy", name, known)
     allowed = [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
     if value is not True and not isinstance(value, Mapping):
@@ -179,16 +166,7 @@ def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[
         if field not in allowed:
             raise InvalidInput(f"{name}.{field}", wanted[field], f"one of {', '.join(allowed)}")
     if name not in names:
-        return [*rules, {"rule": name, **wanted}]
-    pairs = zip(rules, names, strict=True)
-    return [{**rule, **wanted} if own == name else rule for rule, own in pairs]
-
-
-def _check_rules(rules: Any) -> None:
-    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
-    for rule in rules:
-        if "custom" in rule:
-            raise InvalidInput("rule", rule, "a shipped rule: code cannot be named here")
-        if rule.get("rule") == "all":
-            _check_rules(rule.get("rules"))
+        return (*rules, rule_from({"rule": name, **wanted}))
+    return tuple(
+        rule_from(rule_to(rule) | wanted) if rule_name(rule) == name else rule for rule in rules
+    )

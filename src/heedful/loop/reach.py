@@ -7,7 +7,7 @@ shipped rule only the shortest is continued.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -65,19 +65,8 @@ class Symbol:
     evaluated: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The attempts of a loop, and in how many attempts of other loops `KEPT` was found."""
-
-    echoes: int
-    symbols: tuple[Symbol, ...] = ()
-
-    def and_then(self, alphabet: Sequence[Symbol]) -> Iterator[History]:
-        """Yield the histories with one more attempt; a budget is spent in one attempt."""
-        spent = any(symbol.spends is not NOTHING for symbol in self.symbols)
-        for symbol in alphabet:
-            if symbol.spends is NOTHING or not spent:
-                yield History(self.echoes, (*self.symbols, symbol))
+# In how many attempts of other loops `KEPT` was found, and the attempts of a loop.
+History = tuple[int, tuple[Symbol, ...]]
 
 
 def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
@@ -94,13 +83,16 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     parts = tuple(stop.flat((rule,)))
     alphabet = _alphabet(policy, parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
-    waiting = [History(echoes) for echoes in range(max(scope, default=1))]
+    waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
     known: set[Any] = set()
     before: set[str] = set()
     tried = 0
-    while waiting and tried < tries and len(waiting[0].symbols) < LONGEST:
+    while waiting and tried < tries and len(waiting[0][1]) < LONGEST:
         found: list[History] = []
-        for history in (longer for one in waiting for longer in one.and_then(alphabet)):
+        for (echoes, symbols), symbol in product(waiting, alphabet):
+            if symbol.spends is not NOTHING and any(s.spends is not NOTHING for s in symbols):
+                continue  # a budget is spent in one attempt
+            history = echoes, (*symbols, symbol)
             tried += 1
             loop = _loop(policy, parts, history)
             spoke = [rule_name(other) for other in others if other(loop)]
@@ -176,7 +168,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     # One error more than the best keeps an attempt from improving, even with a better score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
-    for number, symbol in enumerate(history.symbols, 1):
+    for number, symbol in enumerate(history[1], 1):
         short -= gain * symbol.improves
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
         scores[goals[0].score] = _missing(goals[0], short)
@@ -189,7 +181,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None
         attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
-    echoes = {KEPT: history.echoes} if history.echoes else {}
+    echoes = {KEPT: history[0]} if history[0] else {}
     return Loop("history", goals, tuple(attempts), echoes=echoes, improves=policy.improvement)
 
 
@@ -206,10 +198,11 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
     most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
-    symbols, later = history.symbols, history.symbols[since + 1 :]
+    echoes, symbols = history
+    later = symbols[since + 1 :]
     return (
         min(len(symbols), max([LONGEST * _own(parts), *limits])),
-        history.echoes,
+        echoes,
         any(loop.improved),
         any(OLD in symbol.found for symbol in symbols),
         loop.usage,

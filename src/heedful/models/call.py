@@ -67,13 +67,10 @@ async def ask_for_json(
     for again in (0, 1):
         wrong = [f"Your last answer could not be used: {complaint}. Be brief."] * again
         turn = "\n\n".join((*parts[:-1], *wrong, parts[-1]))
-        asked, warmth = (
-            [Message("system", rules), Message("user", turn)],
-            temperature + again * WARMER,
-        )
-        options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": warmth}
+        asked = [Message("system", rules), Message("user", turn)]
+        sampled: Any = {"temperature": temperature + again * WARMER, "seed": seed + again}
         try:
-            answer = await complete(model, asked, schema=schema, seed=seed + again, **options)
+            answer = await complete(model, asked, schema=schema, max_tokens=max_tokens, **sampled)
         except MalformedAnswer as error:  # the cost is unknown, so count one call
             why, text = str(error).rpartition("; it began: ")[0], error.answer
             usage, complaint = usage + Usage(1), "it was not the JSON object asked for"

@@ -64,10 +64,7 @@ class Embedded:
             context = min(context, self._weights.context or context)
         else:
             self._file = Path(name.removeprefix("embedded:")).expanduser()
-            there = False
-            with suppress(OSError):  # a name that no file can have
-                there = self._file.is_file()
-            if not there:
+            if not os.path.isfile(self._file):  # False even for a name that no file can have
                 allowed = "embedded: and the path of a .gguf file that exists"
                 raise InvalidInput("model", str(self._file), allowed)
         self._settings = {"context": context, "threads": threads}

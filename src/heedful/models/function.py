@@ -63,12 +63,13 @@ class Function:
             if inspect.iscoroutinefunction(self._call):
                 return await asked()
             # The future also holds a StopIteration, which a thread could not hand over.
-            answer = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
-            return await answer if inspect.isawaitable(answer) else answer
+            value = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
+            return await value if inspect.isawaitable(value) else value
 
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            (answer,) = await asyncio.gather(ask(), return_exceptions=True)
+            outcomes: list[Any] = await asyncio.gather(ask(), return_exceptions=True)
+        (answer,) = outcomes
         _raise(f"model {self.name!r}", answer)
         seconds = time.monotonic() - begun
         if isinstance(answer, str):
