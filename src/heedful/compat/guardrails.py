@@ -302,11 +302,10 @@ class GuardedLoops:
         """
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
-        if (stored := await self._read(name)) is not None:
-            return stored, 1
-        for end in range(len(name) - 1, 0, -1):
-            if name[end] != "_" or (stored := await self._read(name[:end])) is None:
-                continue
+        ids = [name, *(name[:end] for end in range(len(name) - 1, 0, -1) if name[end] == "_")]
+        for stored in await self._read(ids):
+            if stored.id == name:
+                return stored, 1
             following = len(stored.loop.attempts) + 1
             for attempt in range(2, following):
                 if answers.name_of(stored, attempt) == name:
@@ -335,16 +334,13 @@ class GuardedLoops:
                 self.overriding(id, rule)
             await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
-    async def _read(self, id: str) -> StoredLoop | None:
-        try:
-            return await self.store.read(self.scope, loop_store.read, id)
-        except NotFound:
-            return None
+    async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
+        return await self.store.read(self.scope, loop_store.read_many, ids)
 
     async def _next_name(self, stored: StoredLoop) -> str:
         """Return the name of the next attempt: `ID_r1` for the second, if no loop has that id."""
         dashes = "_"
-        while await self._read(name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"):
+        while await self._read([name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"]):
             dashes += "_"
         return name
 

@@ -26,7 +26,6 @@ SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
 LISTED = 10_000  # how many of the most seen lessons are searched without a text
-OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -56,11 +55,11 @@ class Reflections:
         """
         known = {str(name).lower(): str(value).strip().lower() for name, value in settings.items()}
         values: dict[str, Any] = {}
-        for name, older in OLDER.items():
-            spellings = f"heedful_reflection_{name}", older
-            if given := [known[spelling] for spelling in spellings if spelling in known]:
-                values[name] = TRUTHS.get(given[0], given[0]) if name == "enabled" else given[0]
-        return cls(**values)
+        for name in ("enabled", "mode"):
+            for key in (f"reflective_memory_{name}", f"heedful_reflection_{name}"):
+                values |= {name: known[key]} if key in known else {}
+        enabled = values.pop("enabled", True)
+        return cls(TRUTHS.get(enabled, enabled), **values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ def verdict_to(verdict: Verdict) -> Plain:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
-    return _known(Again if plain["verdict"] == "again" else Done, plain)
+    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
+    return _known(kind, plain)
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:

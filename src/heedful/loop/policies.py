@@ -168,5 +168,6 @@ def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[Stop
     if name not in names:
         return (*rules, rule_from({"rule": name, **wanted}))
     return tuple(
-        rule_from(rule_to(rule) | wanted) if rule_name(rule) == name else rule for rule in rules
+        rule_from({**rule_to(rule), **wanted}) if own == name else rule
+        for rule, own in zip(rules, names, strict=True)
     )

@@ -68,9 +68,8 @@ class Function:
 
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            outcomes: list[Any] = await asyncio.gather(ask(), return_exceptions=True)
-        (answer,) = outcomes
-        _raise(f"model {self.name!r}", answer)
+            outcomes = await asyncio.gather(ask(), return_exceptions=True)
+        answer = _checked(f"model {self.name!r}", outcomes[0])
         seconds = time.monotonic() - begun
         if isinstance(answer, str):
             answer = Answer(answer)
@@ -84,12 +83,13 @@ class Function:
         """Do nothing: there is nothing to release."""
 
 
-def _raise(what: str, outcome: object) -> None:
-    """Raise ModelError if the outcome is an exception of user code; raise others unchanged."""
+def _checked(what: str, outcome: Any) -> Any:
+    """Return the outcome of user code. Raises ModelError for its exceptions, others unchanged."""
     if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
         raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
     if isinstance(outcome, BaseException):
         raise outcome
+    return outcome
 
 
 def _look_up(name: str) -> Callable[..., Any]:
@@ -98,7 +98,7 @@ def _look_up(name: str) -> Callable[..., Any]:
     error = imported.exception()
     if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
         raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-    _raise(f"importing {module_name} for model {name!r}", error)
+    _checked(f"importing {module_name} for model {name!r}", error)
     module = imported.result()
     found: Any = module
     for part in path.split("."):

