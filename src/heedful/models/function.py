@@ -1,4 +1,4 @@
-"""Any Python callable as a model, named `module:function`."""
+"""Use a Python function as a model; its name is `module:function`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from heedful.models.contract import Answer, Message
 
 
 class Function:
-    """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
+    """A model whose answers come from a function `call(messages) -> str | Answer`, async or not.
 
-    The function gets `schema`, `max_tokens`, `temperature` and `seed` by keyword if its signature
-    has them. A synchronous function runs in a thread. `timeout` is in seconds for each call; a
-    thread that does not return in time is abandoned. Raises UnknownName, and ModelError if the
+    `call` is the function or its name. It gets `schema`, `max_tokens`, `temperature` and `seed` by
+    keyword if its signature has them. A plain function runs in a thread. `timeout` limits each
+    call, in seconds; a thread that is late is abandoned. Raises UnknownName, and ModelError if the
     module cannot be imported.
     """
 
@@ -46,11 +46,10 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Return the answer of the function; without a usage it counts as one call.
+        """Return the answer of the function; a text counts as one call.
 
-        Raises ModelError with the exception of the function as its cause, ModelTimeout,
-        InvalidInput, and MalformedAnswer for another type or, with a schema, for text that is no
-        JSON.
+        Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
+        for a result of another type or, with a schema, for text that is not JSON.
         """
         calls.check_request(messages, schema, max_tokens, temperature)
         given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
@@ -62,7 +61,7 @@ class Function:
         async def ask() -> Any:
             if inspect.iscoroutinefunction(self._call):
                 return await asked()
-            # The future also holds a StopIteration, which a thread could not hand over.
+            # A future can hold a StopIteration; an awaited thread cannot raise it.
             value = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
             return await value if inspect.isawaitable(value) else value
 
@@ -80,11 +79,11 @@ class Function:
         return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: a function has no resources."""
 
 
 def _checked(what: str, outcome: Any) -> Any:
-    """Return the outcome of user code. Raises ModelError for its exceptions, others unchanged."""
+    """Return `outcome`; raise it if it is an exception, as ModelError if not heedful's own."""
     if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
         raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
     if isinstance(outcome, BaseException):
