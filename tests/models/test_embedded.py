@@ -157,7 +157,7 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; its last"):
+        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; the end"):
             await task
         after = await started(model)
     assert before != after

@@ -123,7 +123,7 @@ def needed(model: str) -> Weights | None:
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Hash the cached file and return its state, if any. Raises UnknownName, WeightsError."""
+    """Hash the cached file and return its state; never fetch it. Raises UnknownName, WeightsError."""
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
