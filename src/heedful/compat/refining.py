@@ -1,4 +1,4 @@
-"""Generate, critique, revise: single steps under the names of earlier systems."""
+"""Single steps of generating, critiquing and revising, under the names of earlier systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
 from heedful.loop import decide, policies, record, stop
 
-# The rules that end a loop before it has converged.
+# Rules that end a loop although it has not converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
 
 
@@ -25,11 +25,12 @@ async def run_iteration(
     goals: Sequence[record.Goal] = (),
     policy: decide.Policy = policies.reflection,
 ) -> dict[str, Any]:
-    """Judge a candidate, revise it once if it does not pass, and judge the revision.
+    """Judge a candidate; if it does not pass, revise it once and judge the revision.
 
-    Returns the better of the two as `candidate`, the `critique` of the first (`severity` 0..1,
-    `issues`, `suggestions`), whether they have `converged`, and as `improvement` how much less
-    severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
+    The result has these keys: `candidate` is the better candidate. `critique` of the first one has
+    `severity` (0..1), `issues` and `suggestions`. `converged` is True if a further attempt is not
+    worthwhile. `improvement` is how much less severe the revision is (-1..1). Raises InvalidInput,
+    CheckFailed, GenerateFailed, ModelError.
     """
     result = await run(
         task,
@@ -58,17 +59,17 @@ async def run_iteration(
 
 
 def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflection) -> bool:
-    """Return True if a loop passed, or if no further attempt would improve it."""
+    """Return True if the loop passed, or if under `policy` a rule that is not a limit stops it."""
     return _settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop passed, or a rule stopped it that is not a limit."""
+    """Return True if the loop passed or was stopped by a rule that is not a limit."""
     return _settled(result.verdict)
 
 
 def improvement_score(before: record.Evaluation, after: record.Evaluation) -> float:
-    """Return how much less severe the worst finding became, -1..1; above 0 is better."""
+    """Return by how much the highest severity fell, in -1..1; above 0 is better."""
     return round(before.worst - after.worst, 3)
 
 

@@ -141,8 +141,6 @@ class OpenAIEmbedder:
             raise MalformedAnswer(f"{wanted}, got {rows.shape}")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not ((lengths > 0) & (lengths < np.inf)).all():
-            raise MalformedAnswer(
-                f"{self.name}: a vector is 0 or not finite"
-            )
+            raise MalformedAnswer(f"{self.name}: a vector is 0 or not finite")
         unit: list[list[float]] = (rows / lengths).tolist()
         return unit

@@ -123,7 +123,7 @@ def needed(model: str) -> Weights | None:
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Hash the cached file and return its state; never fetch it. Raises UnknownName, WeightsError."""
+    """Return the state of the cached file by its hash. Raises UnknownName, WeightsError."""
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
