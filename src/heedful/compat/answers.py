@@ -66,7 +66,7 @@ class LoopView:
         return actors[0] if actors else ""
 
     def _limits(self) -> dict[str, Any]:
-        """Return the decision, its reasons, and the number of reruns, with one just decided on."""
+        """Return the fields about the decision, its reasons and the reruns."""
         rules = stop.flat(self.policy.rules)
         limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
         most, count = min(limits, default=None), max(0, self.number - 1) + self.again
@@ -94,7 +94,7 @@ class LoopView:
         }
 
     def _wear(self) -> dict[str, Any]:
-        """Return the counts of bias tags and the fatigue; 0.0 before the first rerun."""
+        """Return the fields about repeated bias tags and fatigue, which is 0.0 before a rerun."""
         worn = self.decision.standing if self.decision else decide.Standing()
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
@@ -109,7 +109,7 @@ class LoopView:
         }
 
     def _judged(self) -> dict[str, Any]:
-        """Return the scores, bias tags and personas of the attempt of this decision."""
+        """Return the fields about scores, bias tags and personas of the attempt decided on."""
         made = self.loop.attempts if self.number else ()
         attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
