@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """Return the name of an existing attempt: the name in its report or a default."""
+    """Return the name of an existing attempt, from its report or by default `ID_r1`, `ID_r2` …"""
     name = stored.loop.attempts[number - 1].reported_as
     return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
@@ -60,7 +60,7 @@ class LoopView:
         return self._following if following else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return who overrides the rule in this decision or in a later decision, or ""."""
+        """Return the actor who overrides `rule` in this or a later decision, or ""."""
         actors = [lift.by for lift in self._lifted if lift.stop.rule == rule]
         actors += [each.by for each in self.loop.overrides if each.rule == rule and each.lifts(at)]
         return actors[0] if actors else ""
@@ -94,7 +94,7 @@ class LoopView:
         }
 
     def _wear(self) -> dict[str, Any]:
-        """Return the fields about repeated bias tags and fatigue, which is 0.0 before a rerun."""
+        """Return the fields about repeated bias tags and fatigue (0.0 before the first rerun)."""
         worn = self.decision.standing if self.decision else decide.Standing()
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)

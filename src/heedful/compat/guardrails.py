@@ -131,7 +131,7 @@ class Completion:
         for each in tags:
             tag = each.get("tag")
             if not isinstance(tag, str) or not tag.strip():
-                raise InvalidInput("tag", tag, "the name of a bias, a text")
+                raise InvalidInput("tag", tag, "a text that names a bias")
             record.check_share(f"severity of {tag}", each.get("severity", SEVERITY))
 
     @property
@@ -337,7 +337,7 @@ class GuardedLoops:
         return await self.store.read(self.scope, loop_store.read_many, ids)
 
     async def _next_name(self, stored: StoredLoop) -> str:
-        """Return the name of the next attempt, such as `ID_r1`, which no loop has as its id."""
+        """Return a new name for the next attempt, such as `ID_r1`; never the id of a loop."""
         dashes = "_"
         while await self._read([name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"]):
             dashes += "_"
@@ -413,7 +413,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields of an attempt, which is pending before its report. Raises NotFound."""
+    """Return all fields about an attempt. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, number = await loops.known(loop_id)
     made = len(stored.loop.attempts)

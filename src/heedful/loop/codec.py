@@ -57,7 +57,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with its omitted default value; MISSING if the field is always written."""
+    """Return each field with the value that is omitted; MISSING if every value is written."""
     written = _WRITTEN.get(kind)
     held: Any = {field.name: field.default for field in fields(kind)}
     if written is not None:
@@ -121,7 +121,7 @@ def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision
 
 
 def _known(kind: type[T], plain: Mapping[str, Any]) -> T:
-    """Do as `from_document`, but ignore unknown fields."""
+    """Return what `from_document` returns, but ignore unknown fields."""
     names = plain.keys() & {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return from_document(kind, {name: plain[name] for name in names})
 
@@ -150,7 +150,7 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         field = f"{name}.{error.field.removeprefix(name).strip()}".rstrip(".")
         raise InvalidInput(field, error.value, error.allowed) from error
     except TypeError as error:
-        raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
+        raise InvalidInput(f"rule {name}", settings, f"settings of this rule ({error})") from error
 
 
 def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
@@ -192,7 +192,7 @@ def improvement_from(plain: Mapping[str, Any]) -> Improvement:
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
-    """Return True if no part of the policy is user code, so `policy_from` restores all of it."""
+    """Return True if `policy_from(plain)` restores the whole policy: no part of it is user code."""
     return plain.get("min_gain") is not None and not any(map(_has_own_code, _rules(plain)))
 
 
@@ -208,4 +208,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Stop never; used in place of rules that are all user code."""
+    """Never stop the loop; the only rule of a restored policy whose rules were all user code."""

@@ -208,8 +208,8 @@ def _spoken(
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
-            name = f"what the rule {rule_name(rule)!r} answers"
-            raise InvalidInput(name, detail, "text that says why the loop must end, or None")
+            name = f"the result of rule {rule_name(rule)!r}"
+            raise InvalidInput(name, detail, "a text that says why the loop must end, or None")
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
@@ -292,7 +292,7 @@ def state_after(verdict: Verdict) -> State:
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with the default rules."""
+    """Measure the loop with the rules `Fatigue` and `Echo` of the policy, or their defaults."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
@@ -307,7 +307,7 @@ def rule_of(policy: Policy, kind: type[R]) -> R:
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
-    """Return the counts in earlier loops of the scope, as the recorded decisions imply them."""
+    """Return the counts of finding keys in earlier loops of the scope, from recorded decisions."""
     echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}

@@ -47,10 +47,10 @@ class Change:
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """Return, for each threshold, score and direction, the smallest change of the verdict.
+    """Return the smallest change of each threshold and score that gives another verdict.
 
-    Changes are sorted by relative size, smallest first. Without changes, or if `policy` does not
-    give `verdict`, the result is empty.
+    A value may have two changes, up and down. Changes are sorted by relative size, smallest first.
+    If `policy` does not give `verdict`, the result is empty.
     """
     case, was = (loop, policy), _ends(verdict)[0]
     if not gives(loop, policy, verdict):
@@ -74,7 +74,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 def _smallest(
     case: Case, what: str, now: float, path: Path, direction: int, was: str
 ) -> Change | None:
-    """Return the nearest value in one direction with another verdict, by binary search, or None."""
+    """Return the smallest change in one direction that gives another verdict, or None."""
 
     def at(steps: int) -> Change | None:
         steps *= direction
@@ -158,7 +158,7 @@ def _with(held: Any, path: Path, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The number of an attempt, what was wrong with its candidate, and what was decided."""
+    """One attempt: what was wrong with its candidate, and what was decided."""
 
     attempt: int
     wrong: tuple[str, ...]
@@ -203,7 +203,7 @@ def explain(
     """Explain a loop; the result depends on the arguments only.
 
     `recorded` has stored verdicts by number of the attempt. They replace the verdicts of `policy`,
-    which may be another policy than at the time.
+    which may have changed since then.
     """
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}
@@ -223,7 +223,7 @@ def explain(
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """Return the verdict after each attempt; without attempts, the verdict at 0.
+    """Return the verdicts by number of the attempt; without attempts, one verdict at 0.
 
     Before the last attempt, usage outside the attempts does not count, and each override counts as
     used at the first decisions that it changes.

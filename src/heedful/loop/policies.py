@@ -57,9 +57,9 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     A text is the name of a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
     min_gain=0.1, quality >= 0.8`. A mapping may have the keys `preset` ("default" if absent),
-    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. It may also have the name of a
-    rule as key; the value has the rule's fields, or is false to remove the rule. Raises
-    UnknownName, InvalidInput.
+    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key
+    is the name of a rule; its value is a mapping of the rule's fields, or false to remove the rule.
+    Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)

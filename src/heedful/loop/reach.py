@@ -128,7 +128,7 @@ def _own(parts: Iterable[StopRule]) -> bool:
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """Return the attempts that differ for the parts of a rule; for user code, all attempts."""
+    """Return the kinds of attempts that a rule can tell apart; for user code, all kinds."""
     own, flat = _own(parts), _of(parts, stop.Plateau)
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
     repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
@@ -149,7 +149,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Return usages: nothing, and for each choice of one limit per budget what reaches them all."""
+    """Return no usage, and for each choice of one limit per budget the usage that reaches all."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]

@@ -82,7 +82,7 @@ class Usage:
     def __post_init__(self) -> None:
         counted = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
         if not (counted and 0 <= self.cost < inf and 0 <= self.seconds < inf):
-            raise InvalidInput("usage", self, "made of finite numbers of at least 0")
+            raise InvalidInput("usage", self, "finite numbers of at least 0")
 
     @property
     def tokens(self) -> int:
@@ -90,7 +90,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def lasting(self, seconds: float) -> Usage:
-        """Return a copy of the usage with a wall time of `seconds`."""
+        """Return a copy of the usage with another wall time, in seconds."""
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
@@ -170,7 +170,7 @@ class Goal:
 def check_goals(goals: tuple[Goal, ...]) -> None:
     """Raise InvalidInput unless all items are Goals and no two of them contradict each other."""
     if not all(isinstance(goal, Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "made of Goal")
+        raise InvalidInput("goals", goals, "Goal objects")
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
@@ -379,7 +379,7 @@ class Loop:
         return Loop(self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at)
 
     def upto(self, end: int) -> Loop:
-        """Return the loop with only its first `end` attempts, and keep their cached ranks."""
+        """Return the loop with only its first `end` attempts."""
         part = replace(self, attempts=self.attempts[:end])
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
@@ -441,7 +441,7 @@ class Loop:
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:
-        """Whether each attempt improved the loop; the first evaluated attempt always counts."""
+        """For each attempt, True if it improved the loop, and for the first evaluated attempt."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None

@@ -107,9 +107,9 @@ class Figures:
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
-    The result is exact if the policy stops within the recorded attempts. It is not exact if calls
-    outside the attempts matter, if a budget of seconds would have cut off the last attempt, or if
-    the feedback would have named other goals.
+    The result is exact if the policy stops within the recorded attempts. It is not exact if
+    the times of calls outside the attempts matter, if a budget of seconds would have cut off the
+    last attempt, or if the feedback would have named other goals.
     """
     check_types(loop, policy)
     goals = loop.goals or policy.goals
@@ -129,7 +129,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """Return the attempts up to the stop of the policy as a loop, and the last verdict."""
+    """Return the loop up to the attempt after which `policy` stops it, and the last verdict."""
     verdict: Verdict = Again()
     seen = loop.upto(0)
     while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
@@ -255,7 +255,7 @@ def tune(
 
 
 def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
-    """Return the most attempts that the policy makes, and the negated number of solved loops."""
+    """Return an upper bound of the policy's attempts, and minus the number of solved loops."""
     limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
     made = [(one, replay(one.loop, policy)) for one in recorded]
     most = sum(result.attempts if result.exact else limit for _, result in made)

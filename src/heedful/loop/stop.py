@@ -71,7 +71,7 @@ class Budget:
     def __post_init__(self) -> None:
         limits = self._limits()
         if all(limit is None for limit in limits.values()):
-            raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
+            raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
         for field, limit in limits.items():
             if limit is not None:
                 check_number(f"budget {field}", limit, 1e-9, LARGEST)
@@ -216,7 +216,7 @@ class Plateau:
             check_number("floor", self.floor, 0.001, 1)
         _flag("novelty", self.novelty)
         if self.patience is None and not self.novelty and self.floor is None:
-            raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
+            raise InvalidInput("plateau", "silent", "a rule with patience, novelty or floor")
 
     def __call__(self, loop: Loop) -> str | None:
         last = loop.attempts[-1].evaluation if loop.attempts else None
@@ -238,7 +238,7 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop while no test or check has passed in any attempt, by `Evaluation.met`.
+    """Stop while no test or check has passed in any attempt (`Evaluation.met` is 0).
 
     Use the rule inside `All`, because alone it stops a loop after the first attempt. It does not
     stop the loop if `met` of any evaluation is unknown.
@@ -268,7 +268,7 @@ class All:
 
     def __init__(self, *rules: StopRule) -> None:
         if len(rules) < 2:
-            raise InvalidInput("All", rules, "given at least two rules")
+            raise InvalidInput("All", rules, "at least two rules")
         self.rules: tuple[StopRule, ...] = rules
         self.name: str = "+".join(rule_name(rule) for rule in rules)
 
@@ -287,7 +287,7 @@ class All:
 
 
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
-    """Yield the rules; replace each `All` by its members."""
+    """Yield the rules, but the members of an `All` instead of the `All`."""
     for rule in rules:
         yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 

@@ -166,7 +166,7 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
             raise
         raise ModelTimeout(
             f"model {name!r} gave no answer within {seconds:g} s; "
-            "give it more time (timeout) or ask for less (max_tokens)"
+            "raise the timeout or lower max_tokens"
         ) from error
 
 

@@ -72,7 +72,7 @@ class Embedded:
         self._begin()
 
     def _begin(self) -> None:
-        """Start without a child process, also in a fork, which must not use the parent's child."""
+        """Set the attributes about the child process to "none"; also called after a fork."""
         self._owner = os.getpid()
         self._turn = threading.Lock()  # held during a call
         self._lock = threading.Lock()  # guards the attributes below, only for short times
@@ -180,14 +180,12 @@ class Embedded:
         if error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{self.name!r} holds {error['n_ctx']}; shorten it or give a larger context"
+                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
             )
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 
 class _Child(subprocess.Popen[bytes]):
-    """A child process that runs `PROGRAM`."""
-
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
         pipe = subprocess.PIPE

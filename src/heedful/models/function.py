@@ -46,7 +46,7 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Return the answer of the function; a text counts as one call.
+        """Call the function and return its answer; a text counts as one call.
 
         Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
         for a result of another type or, with a schema, for text that is not JSON.
@@ -83,7 +83,7 @@ class Function:
 
 
 def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`; raise it if it is an exception, as ModelError if not heedful's own."""
+    """Return `outcome`; if it is an exception, raise it or, for user code, a ModelError."""
     if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
         raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
     if isinstance(outcome, BaseException):

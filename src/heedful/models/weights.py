@@ -102,7 +102,7 @@ def known() -> tuple[Weights, ...]:
 
 
 def find(name: str) -> Weights:
-    """Return the weights called `name`, `embedded:NAME`, or by a key of `SHORT_NAMES`.
+    """Return the weights for a name on the list (also after `embedded:`) or a short name.
 
     Raises UnknownName.
     """
@@ -114,10 +114,7 @@ def find(name: str) -> Weights:
 
 
 def needed(model: str) -> Weights | None:
-    """Return the weights that a model needs; None for a user's file and models of other kinds.
-
-    Raises UnknownName.
-    """
+    """Return the weights that a model needs, None if it needs none. Raises UnknownName."""
     embedded = model.partition(":")[0] == "embedded" and not model.endswith(".gguf")
     return find(model) if embedded else None
 
@@ -174,7 +171,7 @@ def _use(weights: Weights, path: Path, target: Path) -> Path:
         why = why if path.is_file() else "is not a file"
     except OSError as error:
         why = f"cannot be read: {error}"
-    raise WeightsError(weights.name, f"the path given, {path}, {why}")
+    raise WeightsError(weights.name, f"the file {path} {why}")
 
 
 # Fetching
@@ -322,7 +319,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if the file has the right SHA-256; hash it only if it changed."""
+    """Return True if the SHA-256 of the file is right; hash the file only if it changed."""
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
