@@ -157,7 +157,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
-    ({"rules": [{"rule": "mine", "custom": True}]}, "rule is 'mine'; it must be one of attempts"),
     ({"rules": [{"rule": []}]}, "rule is []; it must be one of attempts, budget, echo,"),
     ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
 ]
