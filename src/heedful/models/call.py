@@ -93,7 +93,7 @@ def _parse_object(text: str) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         if isinstance(answer := json.loads(text), dict):
             return answer
-    raise InvalidInput("the answer", text, "one complete JSON object and nothing else")
+    raise InvalidInput("the answer", text, "one JSON object and nothing else")
 
 
 def text_schema(most: int) -> dict[str, Any]:
