@@ -172,7 +172,7 @@ def test_a_sentence_of_other_things_is_not_found():
 
 def test_a_claim_says_where_and_what_is_true():
     (claim,) = ground("Ridge has an RMSE of 3.4.", MODELS)
-    paths, why = ("$[1].rmse",), "held against its row and column"
+    paths, why = ("$[1].rmse",), "compared with its row and column"
     assert claim == Claim((21, 24), "3.4", "number", "contradicted", paths, "3.25", why)
 
 

@@ -156,6 +156,6 @@ def test_a_schema_that_is_none_is_refused_when_the_check_is_made(schema, field):
 def test_a_reference_that_leads_nowhere_is_named(reference):
     check = checks.json_schema({"properties": {"a": {"$ref": reference}}})
     assert findings(check, "{}") == []
-    with pytest.raises(InvalidInput, match="place inside the schema") as error:
+    with pytest.raises(InvalidInput, match="reference inside the schema") as error:
         findings(check, '{"a": 1}')
     assert error.value.field == "$ref"

@@ -48,7 +48,7 @@ def test_a_good_text_passes(check):
         (checks.excludes("QUICK"), NOTES, "excludes 'QUICK'", "'QUICK' occurs at character 4"),
         (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
         (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
-        (checks.regex("cat", full=False), NOTES, "regex cat", "does not hold anything"),
+        (checks.regex("cat", full=False), NOTES, "regex cat", "does not contain anything"),
     ],
 )
 def test_a_bad_text_is_found(check, candidate, key, message):

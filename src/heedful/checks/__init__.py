@@ -1,7 +1,7 @@
-"""Checks ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
+"""Factories of checks. A check is called as `check(candidate, context)` and returns findings.
 
-A check is imported when it is first used, and the libraries that it needs (jsonschema, pydantic,
-pyarrow) when it is made or run. `scripts/stub.py` makes `__init__.pyi` from this table.
+A factory is imported when it is first used. The libraries jsonschema, pydantic and pyarrow are
+imported when a check needs them. `scripts/stub.py` makes `__init__.pyi` from the table below.
 """
 
 from importlib import import_module

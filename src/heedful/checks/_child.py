@@ -1,8 +1,8 @@
-"""Run a program and its tests under limits. Started as a separate process, never imported.
+"""Run a program and its tests under limits; `heedful.checks.program` starts this as a process.
 
-It reads one marshalled dict from stdin (see `heedful.checks.program`) and writes records to its
-original standard output, each a line of JSON that begins with the nonce of this run. For the
-program, file descriptors 0 to 2 are the null device.
+The process reads one marshalled dict from standard input. It writes records to its original
+standard output; a record is a line with the nonce of this run and a JSON object. File descriptors
+0 to 2 of the program are the null device.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ REFUSED = (
     *("pty.spawn", "subprocess."),
 )
 
-# The program may replace what is in `builtins`; the functions below keep the originals.
+# The program may replace functions in `builtins`; this module keeps the originals.
 globals()["__builtins__"] = dict(vars(builtins))
 
 Record = Callable[..., None]
 
 
 class Caught:
-    """Holds the exception of its body, of any kind: an unknown program may raise any."""
+    """A context manager that catches every exception of its body and stores it in `error`."""
 
     error: BaseException | None = None
 
@@ -47,7 +47,7 @@ class Caught:
 
 
 def limit(seconds: float, memory_mb: float) -> None:
-    """Set the limits of this process. Raises OSError or ValueError if the system refuses."""
+    """Limit the resources of this process. Raises OSError or ValueError if the system refuses."""
     cpu = int(seconds) + 2
     limits = {"CPU": cpu, "FSIZE": 16 << 20, "NOFILE": 64, "CORE": 0}
     if sys.platform != "darwin":  # macOS cannot limit the address space
@@ -62,18 +62,18 @@ def limit(seconds: float, memory_mb: float) -> None:
 
 
 def refuse(event: str, args: tuple[Any, ...]) -> None:
-    """Stop the program from starting or signalling a process, which could outlive it."""
+    """Raise PermissionError if the program starts or signals a process."""
     if event.startswith(REFUSED):
         raise PermissionError(f"the program may not start or signal processes here ({event})")
 
 
 def recorder(nonce: str) -> Record:
-    """Take over standard output and return the function that writes a record to it."""
+    """Return a function that writes a record to standard output; discard all other output."""
     out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    # Bound now, so that a program that replaces one of them cannot change what is written.
+    # Local names, because the program may replace these functions.
     write, dumps = os.write, json.dumps
 
     def record(**fields: Any) -> None:
@@ -85,7 +85,7 @@ def recorder(nonce: str) -> Record:
 
 
 def show_value(value: object, show: Callable[[object], str] = repr) -> str:
-    """Return a value as text of at most 300 characters, even if its own methods raise."""
+    """Return `show(value)` in at most 300 characters, or a note if `show` raises."""
     with Caught() as caught:
         text = show(value)
         return text if len(text) <= 300 else text[:299] + "…"
@@ -93,9 +93,9 @@ def show_value(value: object, show: Callable[[object], str] = repr) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return the type, message and trace of an exception, in bounded length.
+    """Return the type, message and last frames of an exception.
 
-    `own` is True for an assert that stands in the tests themselves.
+    `own` is True if an assert statement of the tests raised the exception.
     """
     inner = error.__traceback__ and error.__traceback__.tb_next  # not the frame of this module
     frames = [f for f in extract_tb(inner) if f.filename in (PROGRAM, TESTS)]
@@ -109,7 +109,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def run(asked: dict[str, Any], record: Record) -> None:
-    """Load the program and run its tests, each step in its scope; record what happens."""
+    """Load the program, run each step of the tests in its scope, and record what happens."""
     for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
         # Tracebacks quote these lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -143,7 +143,7 @@ def run(asked: dict[str, Any], record: Record) -> None:
 
 
 def main() -> None:
-    """Run once, then end the process without running exit handlers of the program."""
+    """Do one run, then end the process without the exit handlers of the program."""
     asked, end = marshal.load(sys.stdin.buffer), os._exit
     os.environ.clear()
     limit(asked["seconds"], asked["memory_mb"])

@@ -1,7 +1,7 @@
-"""`critic` and `critics`: a model judges a candidate in a role, alone or as a panel.
+"""Critics: a model, or a panel of models, judges a candidate in a role.
 
-The candidate is data: it stands between delimiters (`heedful.sanitize`), without control
-characters, role tokens and known secrets, and bounded in length.
+A prompt shows the candidate as data between delimiters, without control characters, role tokens
+and known secrets. A long candidate loses its middle.
 """
 
 from __future__ import annotations
@@ -43,26 +43,23 @@ BIASES: Mapping[str, str] = {
 """The bias tags that come with heedful, each with its definition."""
 
 BIAS = "bias"
-"""The score of a role with tags: the highest severity, 0 without a tag."""
+"""The name of the score of a role with tags: the highest severity of a tag, 0 without tags."""
 
-REASON, QUOTE = 400, 200  # characters kept of a reason and of a quote
-LONGEST = 4_000  # characters of each text shown; two such texts fit a context of 4,096 tokens
-MOST_TOKENS = 512  # of an answer
-SURE = 0.5  # the confidence of a judgement by embedding, which sees only the topic
-
-
-# Roles
+REASON, QUOTE = 400, 200  # the most characters of a reason and of a quote
+LONGEST = 4_000  # the most characters of a text shown; two texts fit a context of 4,096 tokens
+MOST_TOKENS = 512  # the most tokens of an answer
+SURE = 0.5  # the confidence of an embedder, which sees only the topic
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a critic judges, and what it answers: scores, a verdict, bias tags, or several of these.
+    """What a critic judges, and the scores, verdict and bias tags that it returns.
 
-    `instruction` tells the model what to judge and what the ends of each score mean. `scores` maps
-    each score, 0..1, to its good side: at_least or at_most. `verdict` names a score that the model
-    answers with true or false, 1 or 0; false is a finding of level error. `tags` maps bias tags to
-    their definitions: each tag in an answer is a persistent warning, and the highest severity is
-    the score `bias`. Raises InvalidInput.
+    `instruction` tells the model what to judge and what 0 and 1 mean for each score. `scores` maps
+    the name of a score (0..1) to at_least if high is good, or at_most if low is good. `verdict`
+    names a score that the model answers with true (1) or false (0); false is an error. `tags` maps
+    bias tags to definitions. Each tag in an answer is a persistent warning, and the score `bias`
+    is their highest severity. Raises InvalidInput.
     """
 
     name: str
@@ -85,14 +82,14 @@ class Role:
 
     @property
     def directions(self) -> dict[str, Direction]:
-        """Every score that the role gives, with its good side."""
+        """The direction of every score of the role: at_least if high is good, else at_most."""
         sides: dict[str, Direction] = dict(self.scores)
         sides |= {self.verdict: "at_least"} if self.verdict else {}
         sides |= {BIAS: "at_most"} if self.tags else {}
         return sides
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of an answer; the reason comes first, so the scores follow it."""
+        """Return the JSON Schema of an answer; the model writes the reason before the scores."""
         why = "why you judge so, in one or two sentences; if something is wrong, how to correct it"
         sure = "how sure you are of this judgement, a number from 0 to 1"
         share = {"type": "number", "minimum": 0, "maximum": 1}
@@ -116,52 +113,35 @@ class Role:
 
 
 _RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
-_ROLES = (
-    Role(
-        "alignment",
-        "Judge how far the candidate reaches the goal; without a goal, how far it does what the "
-        "task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does "
-        "something else.",
-        {"alignment": "at_least"},
-    ),
-    Role(
-        "drift",
-        "Judge how far the candidate has left the task. drift is 0 if all of it serves the task, "
-        "1 if all of it is about something else.",
-        {"drift": "at_most"},
-    ),
-    Role(
-        "pessimist",
-        "Look for biases in how the candidate argues. List only those that a careful reader would "
-        "see, each once. severity is near 0 for a slip, 1 if it makes the candidate unusable.",
-        tags=BIASES,
-    ),
-    Role(
-        "summary",
-        "The candidate is to be a summary of the work in task and context. summary_valid is true "
-        "if the work supports everything in the summary and nothing important is missing.",
-        verdict="summary_valid",
-    ),
-    Role(
-        "helpfulness",
-        _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 if they "
-        "can use it unchanged, 0 if it does not help them.",
-        {"helpfulness": "at_least"},
-    ),
-    Role(
-        "correctness",
-        _RUN + "whether the answer is right: correctness is 1 if everything in it is right and "
-        "follows from the steps, 0 if it is wrong.",
-        {"correctness": "at_least"},
-    ),
-    Role(
-        "completeness",
-        _RUN + "how much of the task was done: completeness is 1 if nothing is missing, 0 if "
-        "nothing was done.",
-        {"completeness": "at_least"},
-    ),
+_SCORED = {
+    "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does "
+    "what the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or "
+    "does something else.",
+    "drift": "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
+    "task, 1 if all of it is about something else.",
+    "helpfulness": _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 "
+    "if they can use it unchanged, 0 if it does not help them.",
+    "correctness": _RUN + "whether the answer is right: correctness is 1 if everything in it is "
+    "right and follows from the steps, 0 if it is wrong.",
+    "completeness": _RUN + "how much of the task was done: completeness is 1 if nothing is "
+    "missing, 0 if nothing was done.",
+}
+_PESSIMIST = (
+    "Look for biases in how the candidate argues. List only those that a careful reader would see, "
+    "each once. severity is near 0 for a slip, 1 if it makes the candidate unusable."
 )
-ROLES: Mapping[str, Role] = {role.name: role for role in _ROLES}
+_SUMMARY = (
+    "The candidate is to be a summary of the work in task and context. summary_valid is true if "
+    "the work supports everything in the summary and nothing important is missing."
+)
+ROLES: Mapping[str, Role] = {
+    **{
+        name: Role(name, text, {name: "at_most" if name == "drift" else "at_least"})
+        for name, text in _SCORED.items()
+    },
+    "pessimist": Role("pessimist", _PESSIMIST, tags=BIASES),
+    "summary": Role("summary", _SUMMARY, verdict="summary_valid"),
+}
 """The roles that come with heedful, by name."""
 
 
@@ -188,7 +168,7 @@ async def ask_judge(
     read: Callable[[dict[str, Any]], T],
     **settings: Any,
 ) -> tuple[T, Usage]:
-    """Ask a model for an object of `schema` about the texts in `shown`, as `ask_for_json` does."""
+    """Show a model the texts `shown`; return `read(its JSON answer)` and the usage."""
     mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
@@ -199,21 +179,18 @@ async def ask_judge(
 
 @cache
 def open_judge(name: str | None) -> Any:
-    """Return the model of that name, or the embedder for None; opened once for all critics."""
+    """Return the model with this name, or the default embedder for None; open it only once."""
     return open_embedder() if name is None else open_model(name)
 
 
 def plain_text(value: Any) -> str:
-    """Return a text, or data as JSON, without control characters, role tokens or known secrets."""
+    """Return a text, or data as JSON, without control characters, role tokens and known secrets."""
     return redact(sanitize(record.Candidate.of(value).text or ""))
-
-
-# Opinions: the evaluation of one critic
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A role, and the model that fills it."""
+    """A role and the model that judges in this role."""
 
     role: Role
     model: Model | Embedder
@@ -222,7 +199,7 @@ class Judge:
     seed: int
 
     async def opinion(self, candidate: Any, context: Context) -> Evaluation:
-        """Judge the candidate. Raises MalformedAnswer, ModelError."""
+        """Return the evaluation of the candidate. Raises MalformedAnswer, ModelError."""
         role, model = self.role, self.model
         values = {"task": context.task, "goal": self.goal, "context": context.data}
         texts = {name: plain_text(value) for name, value in values.items() if value is not None}
@@ -252,19 +229,19 @@ class Judge:
         return opinion
 
     def _goodness(self, scores: Mapping[str, float]) -> float:
-        """Return the mean score; a score whose good side is at_most counts as 1 minus its value."""
+        """Return the mean score; an at_most score counts as 1 minus its value."""
         sides = self.role.directions
         return sum(s if sides[n] == "at_least" else 1 - s for n, s in scores.items()) / len(scores)
 
     def _opinion(
         self, scores: Mapping[str, float], confidence: float, findings: Sequence[Finding]
     ) -> Evaluation:
-        # An unsure judge says little in either direction, so a doubtful 0.8 is below a certain 0.7.
+        # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a sure 0.7.
         preference = 0.5 + confidence * (self._goodness(scores) - 0.5)
         return Evaluation(tuple(findings), scores, preference=preference)
 
     async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
-        """Score alignment by the cosine of candidate and goal (or task), drift as 1 minus that."""
+        """Score the cosine of candidate and goal (or task); drift is 1 minus the cosine."""
         name, aligns = self.role.name, self.role == ROLES["alignment"]
         against = (aligns and shown.get("goal")) or shown.get("task", "")
         pair = await embedder.embed([against, shown["candidate"]])
@@ -274,17 +251,14 @@ class Judge:
             raise MalformedAnswer(what)
         near = min(1.0, max(0.0, cosine))
         what = (
-            f"{name} is judged by embedding ({embedder.name}), not by a model: it tells "
+            f"{name} is judged by embedding ({embedder.name}), not by a model: it shows "
             "whether the candidate is about the same things, not whether it is right"
         )
         note = Finding(name, what, level="note", severity=0.0)
         return self._opinion({name: near if aligns else 1 - near}, SURE, [note])
 
     def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
-        """Read an answer about the candidate `shown`.
-
-        Raises InvalidInput with the field, its value and what it must be.
-        """
+        """Return the evaluation in a model's answer about the text `shown`. Raises InvalidInput."""
         role = self.role
         reason = _line(answer, "reason", REASON)
         require(reason != "", "reason", answer["reason"], "text that is not empty")
@@ -301,7 +275,7 @@ class Judge:
         if role.verdict and not scores[role.verdict]:
             key = f"{role.name}: not {role.verdict}"
             why = Finding(role.name, reason, severity=1.0, key=key, evidence=by)
-        else:  # bias tags are fed back themselves, so their reason is a note
+        else:  # the tags are findings themselves, so the reason is a note
             severity = round(1 - self._goodness(scores), 3)
             level: Level = "warning" if role.scores and severity else "note"
             why = Finding(role.name, reason, level=level, severity=severity, evidence=by)
@@ -336,19 +310,16 @@ def _line(answer: Mapping[str, Any], name: str, most: int) -> str:
     return " ".join(plain_text(value).split())[:most]
 
 
-# Critics
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Critic:
-    """One judge or several, as a check and as an evaluator; made by `critic` and `critics`."""
+    """A check and an evaluator that asks one or more judges; made by `critic` and `critics`."""
 
     judges: tuple[Judge, ...]
     name: str = "critic"
     pure: ClassVar[bool] = False
 
     async def __call__(self, candidate: Any, context: Context) -> Evaluation:
-        """Combine the opinions as `critics` describes. Raises MalformedAnswer, ModelError."""
+        """Ask all judges and combine their opinions. Raises MalformedAnswer, ModelError."""
         import asyncio
 
         try:
@@ -366,15 +337,15 @@ def critic(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> Critic:
-    """Make a judge in a role: alignment, drift, pessimist, summary, or your own `Role`.
+    """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
 
-    It is a check and an evaluator: it returns an Evaluation with scores in 0..1 and the reason as a
-    finding. `model` is a Model, or a name that `open_model` takes, opened once for all critics. An
-    Embedder, or None for the one that comes with heedful, judges alignment and drift by cosine.
-    The judge sees the task, `goal` (alignment is judged against it, or against the task without
-    it), `Context.data` and the candidate, `LONGEST` characters of each. After a malformed answer it
-    is asked once more, at `WARMER` more temperature and with the next seed. Raises InvalidInput,
-    UnknownName.
+    A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
+    reason as a finding. `model` is a Model or a name for `open_model`, opened once for all critics.
+    An Embedder, or None for the default embedder, judges alignment and drift by cosine. The model
+    sees the task, the `goal`, `Context.data` and the candidate: at most `LONGEST` characters of
+    each text. Alignment is judged by the goal, or by the task if the goal is empty. After a
+    malformed answer the model is asked once more, with the next seed and a higher temperature
+    (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:
@@ -395,14 +366,15 @@ def critic(
 
 
 def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
-    """Join several critics, asked at the same time; a member may be the arguments of `critic`.
+    """Join critics into one critic that asks all `members` at the same time.
 
-    A score is the median over the members that give it; where several do, the score
-    `NAME_disagreement` is the distance from the lowest to the highest, so that a goal can bound it.
-    Of findings with the same key the most severe stays; an outvoted verdict is a warning.
-    `preference` (0..1) is the mean of the members' scores, with at_most scores subtracted from 1
-    and each member drawn towards 0.5 as its confidence falls. When a member raises, the others are
-    cancelled. Raises InvalidInput, UnknownName.
+    A member is a critic or a mapping of arguments of `critic`. A score is the median over the
+    members with this score; with several members, the score `NAME_disagreement` is the highest
+    value minus the lowest. Of findings with the same key only the most severe remains. If most
+    members answer a verdict with true, the error of the others becomes a warning. `preference`
+    (0..1) is the mean score of the members: at_most scores count as 1 minus their value, and low
+    confidence moves a member towards 0.5. If a member raises, the others are cancelled. Raises
+    InvalidInput, UnknownName.
     """
     some = isinstance(members, Sequence) and len(members) > 0
     require(some, "members", members, "a list of critics, one or more")
@@ -411,7 +383,7 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
 
 
 def combine(opinions: Sequence[Evaluation]) -> Evaluation:
-    """Combine one opinion or more on a candidate into an evaluation, as `critics` describes."""
+    """Combine one or more opinions on a candidate, as `critics` describes."""
     from statistics import fmean, median  # slow to import
 
     values: dict[str, list[float]] = {}

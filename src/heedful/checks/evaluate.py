@@ -1,6 +1,6 @@
-"""Call the user's code, in this one place, and turn what it raises into a typed error.
+"""Call functions of the user, such as checks and evaluators, in this one place.
 
-`evaluated` runs the checks and the evaluator on one candidate and returns an Evaluation.
+`call` turns their exceptions into typed errors. `evaluated` judges one candidate.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from heedful.redact import redact
 class Context:
     """The attempt in which a check, an evaluator or a generator is called.
 
-    `attempt` counts from 1. `hint` is the feedback on the attempt before, "" at the first.
-    `previous` is the candidate before this one, None at the first. `data` is the context that the
-    caller passed with the task. `temperature` and `seed` are what a sampling generator should use
-    now. `examples` are recalled worked examples as chat turns (user: task, assistant: accepted
-    output), `advice` recalled lessons without an output. `began` is the start of the loop, in
-    seconds since 1970.
+    `attempt` counts from 1. `hint` is the feedback on the previous attempt ("" in attempt 1),
+    `previous` the candidate of that attempt (None in attempt 1). `data` is the context that the
+    caller passed with the task. A generator that samples should use `temperature` and `seed`.
+    `examples` are recalled examples as chat turns (user: task, assistant: accepted output),
+    `advice` recalled lessons without an output. `began` is when the loop began, in seconds since
+    1970.
     """
 
     task: Any
@@ -51,7 +51,7 @@ _context: ContextVar[Context] = ContextVar("heedful_context")
 
 
 def context() -> Context:
-    """Return the context of the attempt that is running. Raises LookupError outside an attempt."""
+    """Return the context of the running attempt. Raises LookupError outside an attempt."""
     return _context.get()
 
 
@@ -76,11 +76,11 @@ async def call(
     at: Context,
     thread: bool = False,
 ) -> Any:
-    """Call a function of the user's and return its value, or what an awaitable value resolves to.
+    """Call a function of the user and return its value; await the value if it is awaitable.
 
-    An exception of the function becomes the error that `failed` makes of it; errors of heedful pass
+    `failed` turns an exception of the function into the error to raise; errors of heedful pass
     unchanged. With `thread` the function runs in a worker thread, so it does not block the event
-    loop. An iterator is read to its end here, where its errors are caught.
+    loop. An iterator is returned as a list. The function sees `at` as `context()`.
     """
     token = _context.set(at)
     try:
@@ -95,7 +95,7 @@ async def call(
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; when cancelled, close the coroutine that it may return later."""
+    """Call a function in a thread; after cancellation, close a coroutine that it returns later."""
 
     def close(future: asyncio.Future[Any]) -> None:
         returned = not future.cancelled() and future.exception() is None
@@ -113,7 +113,7 @@ async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return _read(function(*arguments))
-    except StopIteration as error:  # a future cannot hold one, so the caller would wait forever
+    except StopIteration as error:  # a future cannot hold it; the caller would wait forever
         raise RuntimeError("StopIteration") from error
 
 
@@ -122,19 +122,19 @@ def _read(value: Any) -> Any:
 
 
 def blocking(function: Callable[..., Any]) -> bool:
-    """Return True for a plain function, which would block the event loop."""
+    """Return True if a function is not async, so that calling it blocks the event loop."""
     target = function if inspect.isroutine(function) else type(function).__call__
     asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
     return not (asynchronous or getattr(function, "is_async", False))
 
 
-# A check that also scores returns an Evaluation; a task file has no other place for scores.
+# A check returns an Evaluation if it also gives scores: a task file names checks only.
 Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
-# Makes a finding of a check that raised, from its name and the error.
+# Returns a finding for a check that raised; called with the name of the check and the error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
-# Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
+# Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _TEXTS = ("check", "message", "fix", "evidence", "key")
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
@@ -142,7 +142,7 @@ EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Return True if every check declares `pure = True`, so that evaluating again costs nothing."""
+    """Return True if all checks and the evaluator declare `pure = True`; repeating them is free."""
     every = (*checks, evaluate) if evaluate is not None else checks
     return all(getattr(check, "pure", False) for check in every)
 
@@ -155,12 +155,12 @@ async def evaluated(
     instead: Instead | None = None,
     tries: int = 2,
 ) -> Evaluation:
-    """Return the findings and scores of all checks, in order, then those of the evaluator.
+    """Judge the candidate with all checks, in order, then with the evaluator.
 
-    A check that raises is called again, `tries` times in all. A plain function that is not declared
-    pure runs in a thread, because it may be slow. An empty answer meets no check. If a check still
-    fails, `instead(check, error)` makes a finding of the failure; without `instead`, raises
-    CheckFailed or the ModelError of a judge.
+    A check that raises is called again, up to `tries` calls in all. Plain functions that are not
+    declared pure run in a thread, because they may be slow. An empty text meets no check. If the
+    last call raises too, the finding is `instead(name of the check, error)`; without `instead`,
+    raises CheckFailed or the ModelError of a judge.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -201,7 +201,7 @@ async def evaluated(
 async def worded(
     feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
 ) -> str:
-    """Return the text of the user's own feedback, without secrets. Raises GenerateFailed."""
+    """Return what the user's function `feedback` writes, without secrets. Raises GenerateFailed."""
 
     def failed(error: BaseException) -> errors.GenerateFailed:
         what = f"{type(error).__name__}: {redact(str(error))[:300]}"
@@ -230,7 +230,7 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
         try:
             return await call(failed, check, candidate, at, at=at, thread=thread)
         except (errors.CheckFailed, errors.ModelError) as error:
-            if not tries or getattr(error, "usage", None):  # a judge that has already asked twice
+            if not tries or getattr(error, "usage", None):  # a judge has already asked twice
                 raise
         except errors.UsageError as error:  # for example a Finding with a wrong severity
             if not tries:
@@ -240,8 +240,8 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     if isinstance(found, Evaluation):
         found = found.findings
-    if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise _wrong(check, found, "an iterable of Finding, empty where all is well")
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        raise _wrong(check, found, "an iterable of Finding, empty if nothing is wrong")
     findings = list(found)
     for other in (finding for finding in findings if not isinstance(finding, Finding)):
         raise _wrong(check, other, "Finding objects")
@@ -249,7 +249,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 
 def _safe(finding: Finding) -> Finding:
-    """Redact a finding before anything shortens it, which could cut a secret in two."""
+    """Redact the texts of a finding; after shortening, half a secret would not be recognised."""
     texts = {name: getattr(finding, name) for name in _TEXTS}
     clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)

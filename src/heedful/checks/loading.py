@@ -1,4 +1,4 @@
-"""Make checks from what a task file says: `{"name": "words", "at_most": 50}`."""
+"""Make checks from the entries of a task file, such as `{"name": "words", "at_most": 50}`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heedful.errors import InvalidInput, UnknownName, UsageError
 
 Check = Callable[..., Any]
 
-_ANY = (Exception, SystemExit)  # of a module that ends the program
+_ANY = (Exception, SystemExit)  # a module may try to end the program
 _OTHERS = ("ground", "known", "load", "ungrounded")
 
 
@@ -28,13 +28,13 @@ def known() -> tuple[str, ...]:
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
-    """Make the check that a task file asks for: `name`, and the arguments of its factory.
+    """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
-    `name` is a short name (see `known`) or `module:function`; a module in `folder`, where the task
-    file is, goes before an installed one. The function is called with the arguments and returns the
-    check; a function of `(candidate, context)` is itself the check, with further arguments bound.
-    Raises UnknownName for an unknown name, and InvalidInput for a missing, unknown or wrong
-    argument and for a module that cannot be imported.
+    `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
+    the task file, takes precedence over an installed module. A function with the two parameters
+    `(candidate, context)` is the check; other arguments are bound to it. Any other function is
+    called with the arguments and returns the check. Raises UnknownName for an unknown name, and
+    InvalidInput for a wrong argument and for a module that cannot be imported.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("check", spec, 'an object with a "name"')
@@ -53,14 +53,9 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-
-    def failed(error: BaseException) -> InvalidInput:
-        why = f"importable ({type(error).__name__}: {error})"
-        return InvalidInput("module of a check", name, why)
-
     file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    with user_code(failed, _ANY):
-        if file and file.is_file():  # it goes before an installed module
+    with user_code(partial(_refused, "module of a check", name, "importable"), _ANY):
+        if file and file.is_file():
             owner: Any = _run_file(file, file.stat().st_mtime_ns)
         else:
             owner = import_module(module)
@@ -73,11 +68,11 @@ def _factory(name: str, folder: Path | None) -> Check:
 
 @cache
 def _run_file(path: Path, changed: int) -> SimpleNamespace:
-    """Return what a file defines; run it again only after it `changed`.
+    """Run a file and return the names that it defines, cached by its time of change.
 
-    It is no entry of `sys.modules`, because it may have the name of another module.
+    The file is not added to `sys.modules`, because it may have the name of another module.
     """
-    sys.path.insert(0, str(path.parent))  # for what it imports from its folder
+    sys.path.insert(0, str(path.parent))  # the file may import its neighbours
     try:
         return SimpleNamespace(**run_path(str(path), run_name=f"_heedful_check_{path.stem}"))
     finally:
@@ -85,9 +80,9 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Call the factory with the arguments; a function that is itself a check gets them bound.
+    """Return the check that `factory` makes of the arguments. Raises InvalidInput.
 
-    Raises InvalidInput.
+    A `factory` that still requires two arguments is itself the check, with `arguments` bound.
     """
     try:
         takes = signature(factory)
@@ -96,7 +91,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     places: Any = ()
     missing: list[str] = []
     for p in takes.parameters.values():
-        if p.kind is Parameter.VAR_POSITIONAL:  # a task file has them as a list, under their name
+        if p.kind is Parameter.VAR_POSITIONAL:  # a list in a task file
             places = arguments.pop(p.name, ())
         elif p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in arguments:
             missing.append(p.name)
@@ -107,19 +102,21 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         listed = ", ".join(takes.parameters) or "none"
         allowed = f"some of {listed} ({error})"
         raise InvalidInput(f"arguments of check {name!r}", arguments, allowed) from error
-    if len(missing) == 2:  # the candidate and the context: it is the check itself
-        # It keeps its name, and whether it is pure.
+    if len(missing) == 2:  # the candidate and the context
+        # The copy has the same name and the same `pure`.
         return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
     return _call(name, factory, places, arguments)
 
 
-def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
-    def failed(error: BaseException) -> InvalidInput:
-        why = f"arguments that it takes ({type(error).__name__}: {error})"
-        return InvalidInput(f"arguments of check {name!r}", arguments, why)
+def _refused(field: str, value: object, allowed: str, error: BaseException) -> InvalidInput:
+    return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")
 
+
+def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
+    whose = f"arguments of check {name!r}"
+    failed = partial(_refused, whose, arguments, "arguments that it takes")
     with user_code(failed, _ANY):
         try:
             check: Check = factory(*places, **arguments)

@@ -1,9 +1,9 @@
 """Checks of tables: cells, ranges, schemas, keys, results files, and predictions.
 
-A `source` is a path (CSV, Parquet, JSON, JSON lines; relative to the working directory), data (a
-data frame, a mapping of columns, a list of rows, arrays), a callable `(candidate, state)` that
-returns either, or None for the candidate itself. Files are read in batches into running sums, so
-memory does not grow with them. No check is `pure`, because it reads more than the candidate.
+A `source` is a path (CSV, Parquet, JSON, JSON lines), data (a data frame, a mapping of columns, a
+list of rows, arrays), a callable `(candidate, state)` that returns a path or data, or None for the
+candidate itself. Files are read in batches, so memory does not grow with the size of a file. No
+check here is `pure`, because it reads more than the candidate.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows", "schema"]
 
 LARGEST = 1e150
-"""Values beyond ± this count as infinite, because their squares cannot be added up."""
+"""Values beyond ± this count as infinite, because sums of their squares overflow."""
 ROUNDING = 1e-9
-"""A value that exceeds a bound by less than this share counts as being at the bound."""
+"""A value passes if it exceeds a bound by less than this share of the bound."""
 TICK = 0.05
-"""Seconds by which a file system's clock may be behind, because its ticks are coarse."""
+"""Seconds by which the clock of a file system may be late, because its ticks are coarse."""
 
 FEW = 10
-"""Rows that leakage and skill need."""
+"""The least number of rows for the findings `leakage` and `skill`."""
 SHUFFLED = 30
-"""Rows from which on predictions may be called shuffled."""
+"""The least number of rows for the finding `shuffled`."""
 BELIEVABLE = 0.9999
-"""The share of what the best simple baseline leaves open that predictions may explain."""
+"""The share of the error of the best simple baseline that predictions may remove."""
 
 Judge = Callable[[Any, Context], Iterator[Finding]]
-"""Reads the data located for a candidate in a context."""
+"""Yields findings about data, in the context of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCheck:
-    """A check that locates its source and lets `judge` read it.
+    """A check that opens its `source` and passes the data to `judge`.
 
-    `names` are the check names of its findings. If there is only one, a source that cannot be read
-    is reported under it, else under the name of the check.
+    `names` are the check names of the findings. A source that cannot be read is a finding with the
+    only name of `names`, or with `name` if there are several.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TableCheck:
 
 
 def _names(argument: str, columns: Any) -> tuple[str, ...]:
-    """Return column names as a tuple; a text is one name. Raises InvalidInput."""
+    """Return `columns`, one name or several, as a tuple without repeats. Raises InvalidInput."""
     columns = (columns,) if isinstance(columns, str) else columns
     fine = isinstance(columns, Sequence) and all(isinstance(c, str) and c for c in columns)
     require(fine, argument, columns, "names of columns")
@@ -91,7 +91,7 @@ def _is_date(cell: Any) -> bool:
 
 
 def _value(cell: Any) -> float | str:
-    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
+    """Return the number in a cell (the text "7" is 7), or else the text of the cell."""
     number = tables.to_number(cell)
     return str(cell).strip() if number is None else number
 
@@ -103,16 +103,16 @@ TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "boolean": ("truth values", lambda cell: str(cell).strip().lower() in ("true", "false")),
     "date": ("dates", _is_date),
 }
-"""Each type of a schema: what its cells are called, and whether a cell is one."""
+"""Each type of a schema, with the word for its cells and the test of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the cells of a column must be: cells of this `kind`, numbers from `low` to `high`.
+    """The rule for the cells of a column; `kind` is the word for these cells, such as "numbers".
 
-    `number` returns the number in a cell (0 for a right cell of another kind), NaN if it is
-    missing, None if it is wrong. The column must be there if it is `required`, and may have missing
-    cells if `nullable`.
+    `number` returns the number in a cell, 0 for a correct cell of another kind, NaN for a missing
+    cell, and None for a wrong cell. Numbers must be from `low` to `high`. A `required` column must
+    exist. A `nullable` column may have missing cells.
     """
 
     kind: str = "numbers"
@@ -125,11 +125,12 @@ class Rule:
 
 @dataclass(slots=True)
 class Column:
-    """Running statistics of one column, batch by batch (Chan, Golub, LeVeque 1979).
+    """Statistics of one column, updated batch by batch (Chan, Golub, LeVeque 1979).
 
-    `n` finite values have `mean`, `m2` (sum of squared distances from the mean), `least` and
-    `most`; `below` and `above` count those outside the bounds of the rule. `missing` cells include
-    the `wrong` ones, which the rule does not allow; `example` is the first of these.
+    The `n` finite values have `mean`, `m2` (sum of squared distances from the mean), `least` and
+    `most`. `below` and `above` count the values outside the bounds of the rule. `wrong` counts the
+    cells that the rule does not allow; `example` is the first wrong cell. `missing` counts missing
+    and wrong cells.
     """
 
     name: str
@@ -147,7 +148,7 @@ class Column:
     example: object = None
 
     def add(self, values: Floats, wrong: int = 0, example: object = None) -> None:
-        """Add a batch, in which NaN stands for a missing cell."""
+        """Add a batch of values; NaN is a missing or wrong cell, `example` the first wrong cell."""
         import numpy as np
 
         low, high = self.rule.low, self.rule.high
@@ -175,21 +176,21 @@ class Column:
 
     @property
     def rows(self) -> int:
-        """The number of all cells."""
+        """The number of cells that were added."""
         return self.n + self.missing + self.infinite
 
     @property
     def square(self) -> float:
-        """The mean of the squares; 0 without values."""
+        """The mean of the squares of the finite values; 0 without values."""
         return self.m2 / self.n + self.mean * self.mean if self.n else 0.0
 
     @property
     def std(self) -> float:
-        """The sample standard deviation (ddof = 1); 0 for equal values and fewer than two."""
+        """The sample standard deviation (ddof = 1); 0 for equal values or fewer than two values."""
         return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
 
     def unusable(self, check: str = "finite", missing: Level = "error") -> Iterator[Finding]:
-        """Report cells that are wrong, missing (at the level `missing`), or infinite."""
+        """Yield findings for wrong, missing (level `missing`) and infinite cells."""
         kind = self.rule.kind
         finite = "finite " * kind.endswith("numbers")
         fix = f"write {finite}{kind} in {self.name} for every row, or leave the row out"
@@ -206,7 +207,7 @@ class Column:
                 yield report(check, f"{self.name} {key}", what, fix, level)
 
     def findings(self, check: str) -> Iterator[Finding]:
-        """Report unusable cells, and values out of bounds."""
+        """Yield findings for unusable cells, an empty column, and values out of bounds."""
         rule, name = self.rule, self.name
         yield from self.unusable("schema" if check == "schema" else "finite")
         if not self.n and not (rule.nullable and self.rows):
@@ -232,7 +233,7 @@ def _exact(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Write a number with six digits, or with all digits before the point.
+    """Return a number as text with six digits; from a million on, as a whole number.
 
     >>> short(1234567.89), short(0.1 + 0.2), short(1e300)
     ('1234568', '0.3', '1e+300')
@@ -241,7 +242,7 @@ def short(value: float) -> str:
 
 
 def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCheck:
-    """Make a check of columns by their rules; without rules, of all columns that hold numbers."""
+    """Make a check of columns by `rules`; without rules, of all columns that contain numbers."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(rules))
@@ -250,7 +251,7 @@ def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCh
         for batch in table.batches([c.name for c in columns]) if columns else ():
             for column, cells in zip(columns, batch, strict=True):
                 column.add(*tables.to_numbers(cells, column.rule.number))
-        if not rules:  # without names, a column of text need not hold numbers
+        if not rules:  # without rules, columns of text are left out
             columns = [c for c in columns if c.n or not c.wrong]
             if not columns:
                 what, fix = "there is no column of numbers", "write a column of numbers"
@@ -266,18 +267,17 @@ def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCh
 
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
-    """Check that every cell of these columns (default: all with numbers) is a finite number."""
+    """Check that `columns` (default: all columns with numbers) have only finite numbers."""
     return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Rule()))
 
 
 def ranges(
     source: Any = None, columns: Mapping[str, Sequence[float | None]] | None = None, **more: Any
 ) -> TableCheck:
-    """Check that every value is within `(low, high)`, bounds included; None is an open end.
+    """Check that each column has only numbers from `low` to `high`.
 
-    `ranges("results.parquet", share=(0, 1), price=(0, None))`. Use the mapping for names that are
-    no Python names, and for `source` and `columns`. Cells without a number are findings. Raises
-    InvalidInput.
+    `columns` maps the name of a column to `(low, high)`; None is no bound. Keyword arguments do the
+    same: `ranges("results.parquet", share=(0, 1), price=(0, None))`. Raises InvalidInput.
     """
     given = isinstance(columns, Mapping | None) and bool(columns or more)
     require(given, "columns", columns, "one column or more with its (low, high)")
@@ -287,14 +287,14 @@ def ranges(
 
 
 def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> TableCheck:
-    """Check that the columns are there and that their cells have the right type, range or value.
+    """Check that columns exist and that their cells have the right type, range or value.
 
-    `columns` maps each name to a type (number, integer, text, boolean, date), to `(low, high)` as
-    in `ranges`, to a set of allowed values, or to a mapping with some of the keys `type`, `range`,
-    `values`, `required` (true) and `nullable` (false). A type means the same in every source: "7"
-    is an integer. More columns may be there. Raises InvalidInput.
+    Example: `schema("results.csv", {"id": "integer", "share": (0, 1), "split": {"train", "test"}})`
 
-    `schema("results.csv", {"id": "integer", "share": (0, 1), "split": {"train", "test"}})`
+    `columns` maps a name to a type (number, integer, text, boolean, date), to `(low, high)` as in
+    `ranges`, to a set of allowed values, or to a mapping with some of the keys `type`, `range`,
+    `values`, `required` (default true) and `nullable` (default false). A type means the same in
+    every source: the text "7" is an integer. Other columns are allowed. Raises InvalidInput.
     """
     given = isinstance(columns, Mapping) and bool(columns)
     require(given, "columns", columns, "one column or more with its type, range or values")
@@ -303,7 +303,7 @@ def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> Tabl
 
 
 def _rule(name: str, asked: Any) -> Rule:
-    """Read the rule of a column. Raises InvalidInput."""
+    """Return the rule that `asked` describes for a column. Raises InvalidInput."""
     if isinstance(asked, set | frozenset):
         asked = {"values": sorted(asked, key=str)}
     elif not isinstance(asked, Mapping):
@@ -328,10 +328,8 @@ def _rule(name: str, asked: Any) -> Rule:
         fine = isinstance(values, list | tuple | set | frozenset) and len(values) > 0
         fine = fine and asked.keys().isdisjoint(("type", "range"))
         require(fine, f"values of {name}", values, "a list, without type and range")
-        called, listed = (
-            f"allowed values ({', '.join(map(repr, values))})",
-            set(map(_value, values)),
-        )
+        called = f"allowed values ({', '.join(map(repr, values))})"
+        listed = set(map(_value, values))
         fits = lambda cell: _value(cell) in listed  # noqa: E731
 
     def number(cell: Any) -> float | None:
@@ -342,11 +340,8 @@ def _rule(name: str, asked: Any) -> Rule:
     return Rule(called, tables.to_number if called == "numbers" else number, low, high, **flags)
 
 
-# Keys
-
-
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield the key of every row, empty for a row without; the text "NA" is a key like others."""
+    """Yield a key for every row, empty if all cells are missing; the text "NA" is a valid key."""
     for batch in tables.open_table(data, key).batches(key):
         for cells in zip(*batch, strict=True):
             texts = [
@@ -357,9 +352,9 @@ def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
 
 
 def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -> Iterator[Finding]:
-    """Find rows without a key, keys that repeat, and keys that only one of the sources has.
+    """Yield findings for missing and repeated keys, and for keys that only one source has.
 
-    SQLite holds the keys in a temporary file, so memory does not grow with their number.
+    SQLite stores the keys in a temporary file, so memory does not grow with their number.
     """
     by = " and ".join(key)
     with closing(sqlite3.connect("", isolation_level=None)) as database:
@@ -391,13 +386,13 @@ def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -
 
 
 def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
-    """Check that each row has a unique key, and that both tables have the same keys.
+    """Check that each row has a unique key and that the source `same_as` has the same keys.
 
-    `key` names the column or columns that identify a row. `same_as` is the other source, if there
-    is one; the order of rows does not matter. Raises InvalidInput without `key`.
+    `key` names the column or columns that identify a row. Without `same_as` only this source is
+    checked. The order of rows does not matter. Raises InvalidInput without `key`.
     """
     names = _names("key", key)
-    require(bool(names), "key", key, "the columns that tell rows apart")
+    require(bool(names), "key", key, "the columns that identify a row")
     return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
 
@@ -410,7 +405,7 @@ def _require_time(newer_than: float | None) -> None:
 
 
 def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterator[Finding]:
-    """Report a file older than `newer_than`; None means older than the loop or stage."""
+    """Yield a finding if a file is older than `newer_than` (None: the start of loop or stage)."""
     since = context.began if newer_than is None else newer_than
     if not isinstance(path, Path) or not isfile(path) or path.stat().st_mtime >= since - TICK:
         return
@@ -429,12 +424,12 @@ def results(
     newer_than: float | None = None,
     columns: Sequence[str] = (),
 ) -> TableCheck:
-    """Check that the results file exists, is new and readable, and has these columns and rows.
+    """Check that a results file exists, is new and readable, and has enough rows and `columns`.
 
-    `path` may be a callable `(candidate, state)` that returns it. A file is stale if it is older
-    than `newer_than`, in seconds since 1970, or (None) than the start of the loop or stage. CSV,
-    Parquet and JSON are read to the end of `columns` (default: the first column); of other formats
-    only presence, size and age are checked. Raises InvalidInput.
+    `path` may be a callable `(candidate, state)` that returns the path. The file must not be older
+    than `newer_than` (seconds since 1970; None is the start of the loop or stage). In CSV, Parquet
+    and JSON files all rows of `columns` (default: the first column) are read. In other formats only
+    existence, size and age are checked. Raises InvalidInput.
     """
     fine = isinstance(path, str | PathLike) or callable(path)
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
@@ -465,7 +460,7 @@ def results(
 
 
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
-    """Find a mean far from the actual's, another spread, and predictions that hardly vary."""
+    """Yield findings if predictions `p` hardly vary, or differ from `a` in mean or spread."""
     least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
     sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)
@@ -483,7 +478,7 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
     if not a.std:
         what = (
             f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
-            f"{short(p.std)}: no ratio can be taken"
+            f"{short(p.std)}: there is no ratio"
         )
         fix = f"verify that {a.name} holds the actual data"
         level: Level = "error" if p.std else "warning"
@@ -499,7 +494,7 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
         )
         fix = f"check for synthetic data, and whether {hint}; then retrain it"
         yield report("variance_hallucination", side, what, fix, severity=0.8)
-    # Near a large mean they may vary as little as `least` times the actual values: 300 ± 2 kelvin.
+    # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values vary alike.
     share, like_actual = relative * (1 - ROUNDING), a.std and ratio >= least * (1 - ROUNDING)
     by_mean = p.std < share * abs(p.mean) and not like_actual
     if not p.std or by_mean or p.std < share * a.std:
@@ -514,11 +509,12 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
 
 @dataclass(slots=True)
 class Pairs:
-    """Running statistics of the rows that have an actual value and a prediction.
+    """Statistics of the rows with an actual value and a prediction, updated batch by batch.
 
-    `error` is predicted minus actual, `steps` are differences between successive actual values.
-    `joint` is the co-moment. `equal` predictions are the actual value to the last digit; of the
-    `fractional` actual values, which are no whole numbers, so many are `copied`.
+    `error` is predicted minus actual, `steps` are the differences of successive actual values, and
+    `joint` is the co-moment. `equal` counts predictions that equal the actual value to the last
+    digit. `fractional` counts actual values that are no whole numbers, `copied` the equal
+    predictions of these values.
     """
 
     actual: Column
@@ -531,10 +527,15 @@ class Pairs:
     copied: int = 0
     last: Floats | None = None
 
-    def add(self, a: Floats, p: Floats) -> None:
-        """Add a batch."""
+    def add(self, every: Sequence[Column], batch: Sequence[Any]) -> None:
+        """Add a batch to the columns in `every`, and its rows with two finite numbers to `self`."""
         import numpy as np
 
+        cells = [tables.to_numbers(column) for column in batch]
+        for column, numbers in zip(every, cells, strict=True):
+            column.add(*numbers)
+        both = np.logical_and(*(np.abs(numbers.values) <= LARGEST for numbers in cells))
+        a, p = (numbers.values[both] for numbers in cells)
         if not len(a):
             return
         mean_a, mean_p, n = float(a.mean()), float(p.mean()), self.actual.n
@@ -558,30 +559,15 @@ class Pairs:
         return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
 
 
-def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
-    import numpy as np
-
-    names = [column.name for column in every]
-    pairs = Pairs(Column(names[0]), Column(names[1]))
-    for batch in tables.open_table(data, names).batches(names):
-        actual, predicted = map(tables.to_numbers, batch)
-        every[0].add(*actual)
-        every[1].add(*predicted)
-        both = np.abs(actual.values) <= LARGEST
-        both &= np.abs(predicted.values) <= LARGEST
-        pairs.add(actual.values[both], predicted.values[both])
-    return pairs
-
-
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
-    """Find predictions that are too good: copied from what they predict, or made of it.
+    """Yield a finding if predictions are copied from the actual values or too good to be true.
 
-    Ten or more equal fractions and no other row can only be copied: an error. Whole numbers may be
-    easy to hit, and a law of nature may hold nearly exactly: a warning.
+    The finding is an error if all rows are equal and ten or more are fractions. Otherwise it is a
+    warning: whole numbers may be easy to predict, and a law of nature may be almost exact.
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
     fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
-    # The row before counts as a baseline even for sorted values: a trend is easy to follow.
+    # The previous row is a baseline even if the values are sorted: a trend is easy to follow.
     rest = (1 - pairs.correlation**2) * a.m2 / n
     base = min(a.m2 / n, pairs.steps.square)
     explained = 1 - rest / base if base else -inf
@@ -637,20 +623,20 @@ def predictions(
     constant_relative_std: float = 0.01,
     newer_than: float | None = None,
 ) -> TableCheck:
-    """Check that predictions exist, vary like the actual values around the same mean, and are new.
+    """Check that predictions exist, are new, and have a mean and a spread like the actual values.
 
-    Findings are called `missing_results` (no file, no rows, an old file), `hallucination_detection`
-    (the means are more than `deviation_sigma` standard deviations of the actual apart),
-    `variance_hallucination` (the standard deviation is not within `spread_ratio_min` to `_max`
-    times the actual's), `constant_predictions` (it is below `constant_relative_std` of the
-    actual's, or of the mean while the actual varies more), and `finite`. From ten rows on there are
-    `leakage` (copies of what they predict, or too good to be true), and as warnings `skill` (no
-    better than the mean or the row before) and `shuffled`. Standard deviations are of the sample
-    (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
-    Raises InvalidInput.
+    Findings are `missing_results` (no file, no rows, an old file), `hallucination_detection` (the
+    means differ by more than `deviation_sigma` standard deviations of the actual values),
+    `variance_hallucination` (the ratio of the standard deviations is not from `spread_ratio_min` to
+    `spread_ratio_max`), `constant_predictions` (the standard deviation is below
+    `constant_relative_std` times that of the actual values, or times the mean while the actual
+    values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
+    values, or too good to be true) and the warnings `skill` (no better than the mean or the
+    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
+    sample (ddof = 1), over the rows with both values. `newer_than` works as in `results`. Raises
+    InvalidInput.
     """
-    _names("actual", [actual])
-    _names("predicted", [predicted])
+    columns = _names("actual", [actual]) + _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
     limits = {
         "deviation_sigma": deviation_sigma,
@@ -666,9 +652,10 @@ def predictions(
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         yield from _check_age(data, newer_than, context)
-        every = Column(actual), Column(predicted)
-        pairs = _pair(data, every)
-        # A row without an actual value may lie in the future: it is allowed, but not judged.
+        every, pairs = [Column(c) for c in columns], Pairs(Column(actual), Column(predicted))
+        for batch in tables.open_table(data, columns).batches(columns):
+            pairs.add(every, batch)
+        # A row without an actual value may be in the future: it is allowed, but not judged.
         yield from every[0].unusable(missing="warning")
         yield from every[1].unusable()
         a, p = pairs.actual, pairs.predicted
@@ -683,7 +670,7 @@ def predictions(
             return
         rows, kind = every[0].rows, "one row" if a.n else "no pairs"
         both = f"a number in both {a.name} and {p.name}"
-        what = f"{a.n} of {rows} rows have {both}; a spread needs two"
+        what = f"{a.n} of {rows} rows have {both}; two are needed"
         fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
         yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
 

@@ -1,8 +1,8 @@
-"""`python_tests`: run the candidate, a Python program, with tests; each failure is a finding.
+"""Run a candidate that is a Python program with tests; each failed test is a finding.
 
-The program runs in a separate process with limits on time, memory and files. That guards against
-slips, NOT against a hostile program: it has this user's rights, can read and delete what the user
-can, and can reach the network. Run untrusted programs in a container.
+The program runs in a separate process with limits on time, memory and files. The limits guard
+against mistakes, NOT against a hostile program: it can read, delete and send whatever this user
+can. Run untrusted programs in a container.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from heedful.loop.record import Finding, check_number
 _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
 _VERDICT = 1 << 22
-"""Bytes read from a run at most; its records need far fewer."""
+"""The most bytes of output that are read; the records of a run are much smaller."""
 
 _FIXES = {
     "EOFError": "do not read standard input: take arguments",
@@ -45,11 +45,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement of the tests, in one line; `test` is False if it only prepares others.
+    """One statement of the tests; `test` is False if the statement only prepares tests.
 
-    `code` runs it in a namespace: that of the tests (`scope` 0), or that of a test function. It
-    leaves the values that its assert compares in the variables "@0" and "@1", whose sources are
-    `sides`.
+    `code` runs in the namespace of the tests (`scope` 0) or of one test function. It stores the
+    values that an assert compares in the variables "@0" and "@1"; `sides` are their sources.
     """
 
     source: str
@@ -61,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PythonTests:
-    """The program passes its tests; made by `python_tests`. `request` is what the child reads."""
+    """A check that a program passes tests; `request` is the input of the child process."""
 
     steps: tuple[Step, ...]
     request: Mapping[str, Any] = field(repr=False)
@@ -74,7 +73,7 @@ class PythonTests:
         return max(1, sum(step.test for step in self.steps))
 
     def share(self, findings: Sequence[Finding]) -> float:
-        """Return the share of the tests, 0..1, that these findings do not name."""
+        """Return the share of tests without a finding, 0..1; 0 if no finding is about a test."""
         wrong = {finding.key for finding in findings}
         named = [step.test for step in self.steps if _safe(step.source) in wrong]
         return 0.0 if wrong and not named else 1 - sum(named) / self.asks
@@ -91,18 +90,19 @@ def python_tests(
 ) -> PythonTests:
     """Check that the candidate, a Python program, passes `tests`: one finding per failed statement.
 
-    `tests` is Python source that sees the program's names: assert statements, `test_*()` functions,
-    or `check(candidate)`, which is called with the function named `entry_point`. One markdown fence
-    around the program is removed. With an `entry_point`, the tests see the original of every other
-    built-in function that the program redefines. Limits of a run: `seconds` of wall time (and two
-    more of CPU time, in case this process dies), `memory_mb` MiB of address space, 16 MiB a file,
-    64 open files, no processes. Its environment is empty, its working directory is temporary, its
-    output is discarded; it can import the installed packages of this process.
+    `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
+    or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
+    around the program is removed. With an `entry_point`, a built-in function that the program
+    redefines does not affect the tests, except the `entry_point` itself. A test that cannot run is
+    a finding too, so the best program has the fewest findings.
 
-    A test that could not run is a finding too, so the best program has the fewest findings.
-    This is no sandbox: a hostile program can do what the user can. Raises InvalidInput for tests
-    that do not parse or would run nothing, UsageError on a system without POSIX limits; the check
-    raises ChildProcessError when the process cannot be started or limited.
+    Limits: `seconds` of wall time and two more of CPU time, `memory_mb` MiB of address space,
+    16 MiB a file, 64 open files, no other processes. The program runs without environment variables
+    in a temporary directory, its output is discarded, and it can import installed packages. This is
+    no sandbox: a hostile program can do what the user can.
+
+    Raises InvalidInput for tests that do not parse or test nothing, UsageError on a system without
+    POSIX limits. The check raises ChildProcessError if the process cannot be started or limited.
     """
     require(isinstance(tests, str), "tests", tests, "Python source")
     named = isinstance(entry_point, str) and entry_point.isidentifier()
@@ -134,7 +134,7 @@ _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign
 
 
 def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
-    """Return the steps of `tests`; raises InvalidInput if they cannot run or would test nothing."""
+    """Return the steps of `tests`. Raises InvalidInput if `tests` cannot run or tests nothing."""
     try:
         placed = _statements(ast.parse(tests).body, entry_point)
         steps = tuple(_step(node, scope) for scope, node in placed)
@@ -150,10 +150,10 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
 def _statements(
     body: Sequence[ast.stmt], entry_point: str | None
 ) -> Iterator[tuple[int, ast.stmt]]:
-    """Yield each statement that runs, with its scope.
+    """Yield the scope number and the node of each statement that runs.
 
-    The statements of `check(candidate)` and of `test_*()` functions come last, whether these are
-    called at the top level or not. One that returns or is named elsewhere stays a function.
+    The statements inside `check(candidate)` and `test_*()` functions are last. A function with a
+    `return` is called as one statement. A function that other code uses is only defined.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
@@ -175,7 +175,7 @@ def _statements(
             what = "a plain function without arguments; check(…) may take the program's function"
             raise InvalidInput("tests", test.name, what)
         if names and entry_point is None:
-            what = "the name of the function that check(…) is to get"
+            what = "the name of the function to pass to check(…)"
             raise InvalidInput("entry_point", None, what)
         call = ast.parse(f"{test.name}({entry_point})" if names else f"{test.name}()").body
         bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
@@ -184,10 +184,10 @@ def _statements(
 
 
 def _step(node: ast.stmt, scope: int) -> Step:
-    """Return the step of a statement; a block around a single assert is named by that assert."""
+    """Return the step of a statement; if it contains one assert, `source` is this assert."""
     asserts = [n for n in ast.walk(node) if isinstance(n, ast.Assert)]
     only = asserts[0] if len(asserts) == 1 else None
-    # Without the message of the assert: it may name the actual value.
+    # The message of the assert is left out: it may contain the actual value.
     source = _one_line(f"assert {ast.unparse(only.test)}" if only else ast.unparse(node))
     sides = _keep_sides(only) if only else ()
     note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -205,7 +205,7 @@ def _one_line(source: str) -> str:
 
 
 def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
-    """Make an assert keep the values that it compares; return their sources."""
+    """Change an assert to store the values that it compares; return the sources of the values."""
     sides: list[str] = []
 
     def keep(value: ast.expr) -> ast.expr:
@@ -242,11 +242,11 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             payload.write(marshal.dumps({**request, "nonce": nonce, "program": program}))
             payload.seek(0)
             process = await asyncio.create_subprocess_exec(
-                # As isolated as -I, which would ignore the seed: a program does the same each time.
+                # Like -I, but with the seed of hashes, so that each run does the same.
                 *(sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD)),
                 stdin=payload,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,  # until the child takes both over: why it could not begin
+                stderr=subprocess.STDOUT,  # the reason if the child cannot start
                 cwd=folder,
                 env=environment,
                 start_new_session=True,
@@ -259,14 +259,14 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
                         output += part
                     in_time = True
         finally:
-            # The group may outlive its first process, so kill it even when that process has ended.
+            # Other processes of the group may still run, even if the first process has ended.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             while await process.stdout.read(1 << 16):
                 pass  # some versions of Python wait for the process until its pipe is empty
             code = await asyncio.shield(process.wait())
     finally:
-        # Not by Python, which cannot remove folders that are nested a thousand deep.
+        # Python cannot remove folders that are nested a thousand deep.
         remove = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
         await asyncio.shield(remove)
     start = f"{nonce} ".encode()
@@ -294,7 +294,7 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
         failure = failures.get(number)
         if failure and not (unprepared and failure["type"] in ("NameError", "UnboundLocalError")):
             unprepared = unprepared or not step.test
-            if failure["own"]:  # an assert of the tests; a literal reads as its value
+            if failure["own"]:  # an assert of the tests
                 pairs = zip(step.sides, failure["sides"], strict=False)
                 sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
                 why = " and ".join(sides) or failure["message"] or "it is false"
@@ -317,7 +317,7 @@ def _finding(
 
 
 def _safe(text: str) -> str:
-    """Return text that any store can hold and that is the same in the next run."""
+    """Escape characters that a store refuses, and mask addresses, which differ between runs."""
     text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
     return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 
@@ -328,7 +328,7 @@ def _fix(request: Record, kind: str) -> str:
 
 
 def _cause(request: Record, state: Record, code: int | None, running: Step | None) -> Finding:
-    """Return the finding that says why the tests did not run to their end."""
+    """Return the finding that says why the tests did not run to the end."""
     trace: Sequence[str] = ()
     if state.get("broken") == "syntax":
         key, what = "syntax", f"the program is not valid Python: {state['message']}"
@@ -346,7 +346,7 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
         key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
         if code not in (None, -signal.SIGXCPU, -signal.SIGALRM):
-            # SIGKILL comes from the system for lack of memory, or from us for too much output.
+            # SIGKILL is sent by the system for lack of memory, or by us for too much output.
             crashed = code < 0 and code != -signal.SIGKILL
             name = signal.Signals(-code).name if crashed else ""
             key = f"crashed {name}" if crashed else "ended early"

@@ -1,4 +1,4 @@
-"""`json_schema`: the answer is JSON that fits a JSON Schema or a pydantic model."""
+"""A check that an answer is JSON that fits a JSON Schema or a pydantic model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MOST = 10
-"""The number of problems of a candidate that are listed; a note says that there are more."""
+"""The most problems of a candidate that are listed; if there are more, a note says so."""
 
 _NAME = "json_schema"
 _BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
@@ -38,7 +38,7 @@ Problems = Callable[[Any, str], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """A check that an answer is JSON without `problems` (of a value and its text)."""
+    """A check that an answer is JSON and that `problems(value, text)` yields no finding."""
 
     schema: Mapping[str, Any] | type[BaseModel]
     problems: Problems = field(repr=False, compare=False)
@@ -77,11 +77,11 @@ class JsonSchema:
 def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model.
 
-    Text around the JSON, NaN and infinite numbers are findings, and the JSON is checked all the
-    same. A dict or list is checked as the JSON that it makes; an instance of the model passes. Each
-    problem is a finding with its JSON path, at most `MOST`. `format` is checked for the formats
-    that the jsonschema library knows; `pattern` is checked without a time limit. Raises
-    InvalidInput for an invalid schema; the check raises it for a `$ref` outside the schema.
+    Text around the JSON, NaN and infinite numbers are findings; the JSON is still checked. A dict
+    or list is checked as JSON; an instance of the model passes. Each problem is a finding with a
+    JSON path; at most `MOST` problems are listed. `format` is checked for the formats of the
+    jsonschema library, `pattern` without a time limit. Raises InvalidInput for an invalid schema.
+    The check raises InvalidInput for a `$ref` outside the schema.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))
@@ -94,11 +94,8 @@ def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
     return Finding(_NAME, what, fix, severity=severity, key=f"{_NAME}: {key}")
 
 
-# Reading JSON
-
-
 def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
-    """Return the value in a text, the part that holds it (None if there is none), and findings."""
+    """Return the JSON value in a text, the JSON part of the text (or None), and findings."""
     try:
         return json.loads(text), text, []
     except ValueError as error:
@@ -124,9 +121,6 @@ def _not_data(error: Exception) -> Finding:
     return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
 
 
-# What does not fit
-
-
 def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Finding:
     path = "$"
     for part in parts:
@@ -134,7 +128,7 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
             path += f"[{part}]"
         else:
             path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-    # The same mistake in another item of a list has the same key.
+    # The same mistake in two items of a list has one key.
     key = re.sub(r"\[[0-9]+\]", "[]", path)
     return _finding(f"at {path}: {what}", fix, f"{key} {kind}", 0.5)
 
@@ -168,7 +162,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
                 fix = _FIXES.get(rule, f"make it meet {rule} {{}}").format(asked)
                 yield _problem(error.absolute_path, what, kind, fix)
         except Unresolvable as lost:
-            raise InvalidInput("$ref", lost.ref, "a place inside the schema") from lost
+            raise InvalidInput("$ref", lost.ref, "a reference inside the schema") from lost
 
     return problems
 

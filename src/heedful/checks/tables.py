@@ -1,10 +1,10 @@
-"""Tables of any kind, read in batches: files, data frames, mappings, rows and arrays.
+"""Read tables in batches from files, data frames, mappings, rows and arrays.
 
-Parquet, CSV and JSON lines are read in memory that does not grow with the file. A `.json` file and
-a lazy data frame are read whole.
+Memory does not grow with the size of a Parquet, CSV or JSON lines file. A `.json` file and a lazy
+data frame are read whole.
 
-A cell means the same in every form: text that reads as a number is that number (CSV is all text),
-an empty cell, None and NaN are missing, and truth values are not numbers.
+Cells mean the same in every format: the text "7" is a number, because CSV has only text. Empty
+cells, None and NaN are missing. Truth values are not numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib import import_module
 from itertools import islice
 from math import inf, nan
 from os import PathLike
-from os.path import exists, isfile  # False for a name that the system refuses
+from os.path import exists, isfile  # False for an invalid name
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 ROWS = 65_536
-"""Rows of a batch; an eighth of them where a row is made of Python objects, as in JSON lines."""
+"""Rows of a batch; an eighth of this number if rows are Python objects, as in JSON lines."""
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".json", ".jsonl", ".ndjson")
 MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
 """Texts that mean a missing cell, in lower case."""
@@ -51,13 +51,13 @@ Batches = Iterator[Sequence[Cells]]
 def report(
     check: str, kind: str, what: str, fix: str, level: Level = "error", severity: float = 0.7
 ) -> Finding:
-    """Return a finding whose key is made of its check and kind."""
+    """Return a finding with the message `what` and the key `check: kind`."""
     return Finding(check, what, fix, level, severity, f"{check}: {kind}")
 
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """A source that cannot be read as a table; `check` is "" for that of the reader."""
+    """Raised if a source cannot be read as a table; `check` is the check to report, or ""."""
 
     kind: str
     what: str
@@ -67,19 +67,19 @@ class TableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An open table: its column names, and `read`, which yields batches of some columns."""
+    """An open table; `read(names)` yields batches of cells from the columns `names`."""
 
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
 
     def batches(self, names: Sequence[str]) -> Batches:
-        """Yield the columns with these names, in this order. Raises TableError."""
+        """Yield batches: the cells of each column in `names`, in order. Raises TableError."""
         for name in names:
             if name not in self.columns:
                 raise self.missing_column(name)
             if (count := self.columns.count(name)) > 1:
                 what = f"{count} columns are called {name!r}"
-                raise TableError("columns", what, "give every column a name of its own")
+                raise TableError("columns", what, "give every column a different name")
         return self.read(names)
 
     def missing_column(self, name: str) -> TableError:
@@ -90,11 +90,8 @@ class Table:
         return TableError("missing column", what, fix)
 
 
-# Sources
-
-
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data that a check reads: the candidate, a path, or what a callable returns."""
+    """Return the data to check: a Path, other data, or the candidate if `source` is None."""
     if source is None:
         return candidate
     if callable(source):
@@ -103,11 +100,10 @@ def locate(source: Any, candidate: Any, context: Context) -> Any:
 
 
 def open_table(data: Any, names: Sequence[str] = ()) -> Table:
-    """Open a path, a data frame, a mapping of columns, a list of rows, or arrays.
+    """Open a path, a data frame, a mapping of columns, a list of rows, arrays or JSON text.
 
-    Arrays have no column names: the `names` that the check asks for apply in order. Text is read
-    as JSON, never as a path, because a model may have written it. Raises TableError, and
-    PackageMissing if reading needs a package that is not installed.
+    Arrays get the column names `names`, in order. Text is never a path, because a model may have
+    written it. Raises TableError, and PackageMissing if a package to read the data is missing.
     """
     import numpy as np
 
@@ -142,7 +138,7 @@ def _import(name: str, purpose: str) -> Any:
 
 
 def _open_mapping(data: Mapping[Any, Any]) -> Table:
-    """Take lists as columns and ignore single values beside them; a mapping of values is a row."""
+    """Open a mapping: its lists are columns; without lists, the mapping is one row."""
     columns = {str(name): _as_column(value) for name, value in data.items()}
     lists = {name: cells for name, cells in columns.items() if cells is not None}
     return _open_columns(lists or {str(name): [cell] for name, cell in data.items()})
@@ -153,13 +149,12 @@ def _as_column(value: Any) -> Cells | None:
 
     if isinstance(value, Mapping):
         return list(value.values())
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
-        return None
-    if getattr(value, "ndim", 1) != 1:
+    flat = hasattr(value, "__len__") and getattr(value, "ndim", 1) == 1
+    if isinstance(value, str | bytes) or not flat:
         return None
     if type(value) is np.ndarray and value.dtype.kind in "fiu":
         return value
-    for method in ("to_pylist", "to_list", "tolist"):  # of pyarrow, data frames and numpy
+    for method in ("to_pylist", "to_list", "tolist"):  # methods of pyarrow, data frames and numpy
         if hasattr(value, method):
             return getattr(value, method)()
     return list(value)
@@ -197,7 +192,7 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
 
 
 def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) -> Table:
-    """Open rows that can be read twice: first for all column names, later for the cells."""
+    """Open the rows that `rows()` yields; call it for the column names and again for the cells."""
     names = dict.fromkeys(str(name) for row in rows() for name in row)
     if not names:
         raise TableError("empty", what, "write at least one row", RESULTS)
@@ -219,7 +214,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         frame = narwhals.from_native(data, allow_series=True)
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
-        raise TableError("columns", what, "give every column a name of its own") from error
+        raise TableError("columns", what, "give every column a different name") from error
     except TypeError:
         what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
@@ -227,8 +222,8 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     if isinstance(frame, narwhals.Series):
         return _open_arrays([frame.to_list()], asked)
     try:
-        names = frame.collect_schema().names()  # pandas takes numbers and tuples, too
-    except OSError as error:  # a lazy frame looks for its file only now
+        names = frame.collect_schema().names()  # in pandas also numbers and tuples
+    except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
 
@@ -246,7 +241,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
 
 WHOLE = "write the complete file again"
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
-"""What readers raise for a file that is not what its name says; pyarrow's errors are among it."""
+"""Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these."""
 
 
 def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
@@ -272,7 +267,7 @@ def _open_file(path: Path, names: Sequence[str]) -> Table:
         what = f"results file {path} is empty (0 bytes)"
         raise TableError("empty", what, "write the results to it", RESULTS)
     if suffix not in SUFFIXES:
-        what = f"results file {path} ends in {suffix or 'nothing'}, a format that is not read"
+        what = f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
         raise TableError("format", what, f"save it as one of {', '.join(SUFFIXES)}")
     with _reading(path):
         if suffix in (".csv", ".tsv"):
@@ -349,11 +344,8 @@ def _open_parquet(path: Path) -> Table:
         return Table(tuple(opened.schema_arrow.names), read)
 
 
-# Cells
-
-
 class Numbers(NamedTuple):
-    """Cells as floats, NaN if missing or not a number; `wrong` counts the non-numbers."""
+    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is a cell."""
 
     values: Floats
     wrong: int = 0
@@ -381,19 +373,14 @@ def to_number(cell: Any) -> float | None:
 
 
 def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) -> Numbers:
-    """Return the cells of a column as floats, read by `number`."""
+    """Return the cells of a column as floats; `number` converts a cell."""
     import numpy as np
 
     plain = number is to_number
     if plain and isinstance(cells, np.ndarray):
         return Numbers(cells.astype(np.float64))
     kinds = set(map(type, cells))
-    if plain and kinds <= {
-        float,
-        int,
-        str,
-        NoneType,
-    }:  # most columns hold numbers only: the short way
+    if plain and kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
@@ -406,7 +393,7 @@ def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) 
 
 
 def is_missing(cell: Any) -> bool:
-    """Return True for None, NaN, NaT, an empty text, and a text that means missing."""
+    """Return True for None, NaN, NaT, an empty text, and a text in `MISSING`."""
     if cell is None:
         return True
     if isinstance(cell, str):

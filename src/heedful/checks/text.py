@@ -1,6 +1,6 @@
-"""Checks that need only the text: its length, words that must or must not occur, patterns.
+"""Checks of a text: its length, words that must or must not occur, patterns.
 
-Each of them reports None, other types, empty text and text above `LONGEST` characters as a finding.
+For every check, None, other types, empty text and text above `LONGEST` characters are a finding.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, check_integer
 
 LONGEST = 1_000_000
-"""A longer text (in characters) is not checked further: its length is the finding."""
+"""The most characters of a text that is checked; the length of a longer text is a finding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextCheck:
-    """A check that passes a text to `judge`; a candidate that is not a text is a finding.
+    """A check that passes the text to `judge`; a candidate that is not text is a finding.
 
-    `names` are the check names of its findings, by default its own.
+    `names` are the check names of the findings; the default is `name` only.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TextCheck:
         object.__setattr__(self, "names", self.names or (self.name,))
 
     def __call__(self, candidate: Any, context: Context) -> Any:
-        """Return the findings, or an awaitable that gives them."""
+        """Return the findings, or an awaitable of the findings."""
         text = read(self.names[0], candidate)
         if isinstance(text, Finding):
             return [text]
@@ -47,24 +47,24 @@ class TextCheck:
 
 
 def read(check: str, candidate: Any) -> str | Finding:
-    """Return the text of a candidate, or a finding if it is None, no text, empty or too long."""
+    """Return the candidate, or a finding if it is None, not text, empty or too long."""
     fix = "answer with text"
     if candidate is None:
         kind, what = "no answer", "there is no answer (None)"
     elif not isinstance(candidate, str):
         kind, what = "not text", f"the answer is a {type(candidate).__name__}, not text"
     elif len(candidate) > LONGEST:
-        what = f"the answer has {len(candidate):,} characters, more than the {LONGEST:,} looked at"
+        what = f"the answer has {len(candidate):,} characters, more than the limit of {LONGEST:,}"
         kind, fix = "too long", f"answer in far fewer than {LONGEST:,} characters"
     elif not candidate or candidate.isspace():
-        kind, what = "empty", "the answer is empty or holds nothing but whitespace"
+        kind, what = "empty", "the answer is empty or contains only whitespace"
     else:
         return candidate
     return Finding(check, what, fix, severity=0.9, key=f"{check}: {kind}")
 
 
 def shorten(value: object, most: int = 80) -> str:
-    """Return the `repr` of a text, or of JSON data, in at most `most` characters.
+    """Return the `repr` of a value, shortened to `most` characters.
 
     >>> shorten("a" * 100, 12)
     "'aaaaaaaaa…'"
@@ -74,23 +74,22 @@ def shorten(value: object, most: int = 80) -> str:
 
 
 def require(fine: bool, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `fine`; `allowed` says what the value of the argument must be."""
+    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
     if not fine:
         raise InvalidInput(field, value, allowed)
 
 
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check that the number of words is within the bounds, which are inclusive.
+    """Check that the text has from `at_least` to `at_most` words.
 
-    A word is a run of characters between whitespace. Scripts written without spaces have few such
-    words: use `characters` for them. Raises InvalidInput if no bound is given or no text can meet
-    the bounds.
+    Whitespace separates words; use `characters` for scripts without spaces. Raises InvalidInput
+    without any bound, or for bounds that no text can meet.
     """
     return _length("words", lambda text: len(text.split()), at_least, at_most)
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check the number of characters (Unicode code points, whitespace too); bounds included.
+    """Check that the text has from `at_least` to `at_most` characters (Unicode code points).
 
     Raises InvalidInput without any bound, or for bounds that no text can meet.
     """
@@ -104,7 +103,7 @@ def _length(
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
     bounded = bool(at_least) or at_most is not None
-    require(bounded, "at_least", at_least, "above 0 where there is no at_most")
+    require(bounded, "at_least", at_least, "above 0 if there is no at_most")
 
     def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
@@ -121,18 +120,18 @@ def _length(
 
 
 def contains(*needles: str) -> TextCheck:
-    """Check that every needle occurs; upper and lower case count as equal.
+    """Check that every needle occurs in the text, ignoring case.
 
-    Each missing needle is a finding. Raises InvalidInput without needles or for an empty one.
+    Each missing needle is a finding. Raises InvalidInput without needles or for an empty needle.
     """
     return _occurrence("contains", needles)
 
 
 def excludes(*needles: str) -> TextCheck:
-    """Check that no needle occurs; upper and lower case count as equal.
+    """Check that no needle occurs in the text, ignoring case.
 
-    Each needle that occurs is a finding, with the place of its first occurrence. Raises
-    InvalidInput without needles or for an empty one.
+    Each needle that occurs is a finding with its first position. Raises InvalidInput without
+    needles or for an empty needle.
     """
     return _occurrence("excludes", needles)
 
@@ -161,18 +160,18 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
 
 
 def equals(expected: str) -> TextCheck:
-    """Check that the text equals `expected`; upper and lower case count as equal.
+    """Check that the text equals `expected`, ignoring case.
 
-    A run of whitespace counts as one space, and as nothing at the ends; compatibility forms of
-    Unicode (full-width digits, ligatures) count as the plain characters. The finding does
-    not show `expected`, so that a model cannot copy it from its feedback. Raises InvalidInput if
-    `expected` is no text or empty.
+    Any run of whitespace counts as one space; whitespace at the ends is ignored. Full-width digits,
+    ligatures and similar characters count as plain characters. The finding does not show
+    `expected`, so that a model cannot copy it. Raises InvalidInput if `expected` is not text or is
+    empty.
     """
     given = isinstance(expected, str) and expected.strip() != ""
     require(given, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
-        # Folding can undo the composition: normalise once more.
+        # Folding can undo the normalisation, so normalise again.
         folded = unicodedata.normalize("NFKC", text).casefold()
         return " ".join(unicodedata.normalize("NFKC", folded).split())
 
@@ -188,7 +187,7 @@ def equals(expected: str) -> TextCheck:
 
 
 def not_empty() -> TextCheck:
-    """Check that there is more than whitespace."""
+    """Check that the text contains more than whitespace."""
     return TextCheck("not_empty", lambda text, _: ())
 
 
@@ -196,9 +195,9 @@ def not_empty() -> TextCheck:
 # pattern is matched in this process only if its shape bounds the work.
 
 CHEAP = 20_000_000
-"""Steps of matching that are allowed in this process: a few tenths of a second."""
+"""The most steps of matching in this process; they take a few tenths of a second."""
 SECONDS = 5.0
-"""Wall time that another process may take to match."""
+"""The most wall time, in seconds, of matching in another process."""
 
 _ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 # A repeated group, a back reference, a comment, or ignored whitespace.
@@ -212,13 +211,12 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 
 
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
-    """Check that the text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
+    """Check that the text matches `pattern`, a regular expression of Python such as `(?i)yes|no`.
 
     `fix` replaces the advice in the finding. With `full` the whole text must match, including
-    whitespace at its ends. A pattern that could backtrack for long (repeated groups, several
-    repeats over a long text) is matched in a separate process: the check then returns an awaitable,
-    and more than `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does
-    not compile.
+    whitespace at its ends. If matching could take very long (repeated groups, several repeats over
+    a long text), the check returns an awaitable and matches in a separate process; more than
+    `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does not compile.
     """
     given = isinstance(pattern, str) and pattern != ""
     require(given, "pattern", pattern, "text that is not empty")
@@ -234,7 +232,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:
             return []
-        how = "match" if full else "hold anything that matches"
+        how = "match" if full else "contain anything that matches"
         advice = fix or f"answer with text that {'entirely ' * full}matches {quoted}"
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"
@@ -265,7 +263,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
 
 
 def _is_cheap(pattern: str, full: bool, length: int) -> bool:
-    """Return True if matching so many characters leaves few choices."""
+    """Return True if matching `length` characters needs at most `CHEAP` steps, by an estimate."""
     plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
     if _RISKY.search(plain):
         return False

@@ -1,8 +1,7 @@
-"""`grounding`: the numbers, dates, names and comparisons of a text, held against evidence.
+"""Compare the numbers, dates, names and comparisons of a text with evidence.
 
-The text is divided into sentences; each number is bound to a row and a column of the evidence
-(`passage`), and what the text says of rows and numbers is judged. A model may judge what these
-rules leave open.
+Rules find the row and the column of the evidence for each number, and judge each claim (see
+`passage`). A model may judge the claims that the rules do not find in the evidence.
 """
 
 from __future__ import annotations
@@ -27,21 +26,14 @@ from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.sanitize import cut_middle
 
-__all__ = [
-    "Claim",
-    "Evidence",
-    "Lexicon",
-    "ground",
-    "grounding",
-    "index_source",
-]
+__all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 
 _NAME = "grounding"
-# Claims shown to a model, and characters of the sentence of each and of a reason.
+# The most claims shown to a model, and the most characters of a sentence and of a reason.
 MOST = 8
 SENTENCE = 400
 REASON = 200
-# Pieces of evidence shown for a sentence, and characters of a piece.
+# The most pieces of evidence shown for a sentence, and the most characters of a piece.
 PIECES = 3
 PIECE = 400
 _VERDICTS = get_args(Verdict)
@@ -65,9 +57,9 @@ def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[C
     """Return the claims of a text, in order, each with the verdict of the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or `Evidence`, which many texts can share. The words around a number say
-    to which rows and columns it belongs; it is right if the value there rounds to it. `lexicon` has
-    the words of a field. No model is asked. Raises InvalidInput.
+    value" lines or prose) or `Evidence`, which many texts can share. The words around a number name
+    its rows and columns; the number is supported if a value there rounds to it. `lexicon` holds the
+    words of a field. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -78,14 +70,14 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
     if not isinstance(evidence, Evidence):
         return Evidence(evidence, lexicon)
     if lexicon is not None:
-        raise InvalidInput("lexicon", lexicon, "left out: Evidence is indexed with its own")
+        raise InvalidInput("lexicon", lexicon, "left out: this Evidence already has a lexicon")
     return evidence
 
 
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
-    """Return `f(candidate, state)` that gives indexed evidence, from evidence or such a function.
+    """Return a function `(candidate, state)` that returns indexed evidence.
 
-    Evidence is indexed once, here; what a function returns, at each call.
+    If `source` is a function, its result is indexed at each call. Other evidence is indexed once.
     """
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)
@@ -100,14 +92,14 @@ def grounding(
     lexicon: Terms | None = None,
     judge: Model | str | None = None,
 ) -> TextCheck:
-    """Check that the evidence contradicts nothing in the text; `ground` says how it is read.
+    """Check the claims of a text against evidence, with the rules of `ground`.
 
-    One finding a claim, with its span, what the evidence says and the nearest true value: a
-    contradicted claim is an error, one that is not found has the level `unsupported`. The evidence
-    is indexed once; if it is a function `evidence(candidate, state)`, where the state is
-    `Context.data`, at each call. `lexicon` is a `Lexicon`, or a mapping of its fields. `judge`, a
-    Model or its name, is asked about the first few claims that were not found; its verdicts are
-    marked. Raises InvalidInput for another level, a wrong lexicon or something that is no Model.
+    A contradicted claim is an error; a claim that is not found has the level `unsupported`. The
+    finding has the span of the claim and the nearest true value. `evidence` may also be a function
+    `(candidate, state)`, where the state is `Context.data`; its result is indexed at each call,
+    other evidence once. `lexicon` is a `Lexicon` or a mapping of its fields. `judge`, a Model or
+    the name of a model, is asked about the first few claims that were not found; its findings name
+    the model. Raises InvalidInput for another level, a wrong lexicon or a wrong judge.
     """
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     model = critique.open_judge(judge) if isinstance(judge, str) else judge
@@ -115,10 +107,10 @@ def grounding(
     source = index_source(evidence, lexicon)
 
     def judge_text(text: str, context: Context) -> Any:
-        """Return the findings, or with a model a coroutine that gives an Evaluation."""
+        """Return findings, or with a model a coroutine that returns an Evaluation."""
         index = source(text, context.data)
         if not index:
-            what = "there is no evidence to hold the text against"
+            what = "there is no evidence to compare the text with"
             return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
         claims = ground(text, index)
         return _findings(claims, unsupported) if model is None else judged(claims, text, index)
@@ -132,7 +124,7 @@ def grounding(
 
 
 def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    """Yield a finding for each wrong claim, and a note for each that a model supports."""
+    """Yield a finding for each unsupported claim, and a note if a model supports a claim."""
     for claim in claims:
         if claim.verdict == "supported" and not claim.judge:
             continue
@@ -164,10 +156,10 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
 async def _judge(
     claims: Sequence[Claim], text: str, evidence: Evidence, model: Model
 ) -> tuple[list[Claim], Usage]:
-    """Ask a model about the first `MOST` claims that were not found; return all, and the cost.
+    """Ask a model about the first `MOST` claims that were not found; return all claims and usage.
 
-    The model sees the few pieces of evidence that share the rarest words with each claim. It never
-    sees a claim with another verdict. Raises MalformedAnswer, ModelError.
+    For each of these claims, the model sees the pieces of evidence that share its rarest words.
+    Raises MalformedAnswer, ModelError.
     """
     judged = list(claims)
     waiting = [n for n, claim in enumerate(claims) if claim.verdict == "not found"][:MOST]
@@ -175,10 +167,8 @@ async def _judge(
         return judged, NOTHING
     shown = _show([claims[n] for n in waiting], text, evidence)
     what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
-    keys = {
-        "reason": text_schema(REASON),
-        "verdict": {"type": "string", "enum": list(_VERDICTS)},
-    }
+    verdict = {"type": "string", "enum": list(_VERDICTS)}
+    keys = {"reason": text_schema(REASON), "verdict": verdict}
     entry = closed_object(keys, description=what)
     schema = closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
     verdicts, usage = await critique.ask_judge(
@@ -191,13 +181,13 @@ async def _judge(
         who="judge of grounding",
         max_tokens=64 + 96 * len(waiting),
     )
-    for n, (verdict, reason) in zip(waiting, verdicts, strict=True):
-        judged[n] = replace(claims[n], verdict=verdict, why=reason, judge=model.name)
+    for n, (given, reason) in zip(waiting, verdicts, strict=True):
+        judged[n] = replace(claims[n], verdict=given, why=reason, judge=model.name)
     return judged, usage
 
 
 def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, str]:
-    """Return the claims, each in its sentence, and the pieces of evidence nearest to them."""
+    """Return the texts for a model: the claims with their sentences, and the nearest evidence."""
     parts = [sentence.span for sentence in sentences(text, evidence)]
     within = [next(part for part in parts if part[1] > claim.span[0]) for claim in claims]
     whole = [cut_middle(" ".join(text[slice(*part)].split()), SENTENCE) for part in within]

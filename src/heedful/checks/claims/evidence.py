@@ -1,4 +1,4 @@
-"""Evidence of any shape as rows and tables, indexed once; and the words of its field."""
+"""Evidence of any shape, indexed as rows and tables, and the lexicon of its field."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEEPEST = 40
 _TOO_DEEP = (RecursionError, MemoryError)
 _PLAIN = frozenset((float, int, str, bool, type(None)))
 _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
-# A longer text names nothing; a word in more cells names no row.
+# The most characters of a name, and the most cells of a word that names rows.
 SHORT = 60
 COMMON = 500
 _NAMES = frozenset("name id title model key".split())
@@ -49,11 +49,11 @@ _NAMES = frozenset("name id title model key".split())
 class Lexicon:
     """The words that texts of one field use for the columns and rows of their evidence.
 
-    `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
-    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns whose
-    numbers are written together: "3 of 5 free throws"; the name "" is for "(7 - 2)" after the name
-    of a row. `derived` maps the name of a quantity to the columns whose sum it is. Columns are
-    named as in the evidence.
+    `synonyms` maps a word to the word that the evidence or plain English uses: {"boards":
+    "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
+    numbers are written together, as in "3 of 5 free throws"; the name "" is for "(7 - 2)" after the
+    name of a row. `derived` maps the name of a sum to the columns that are added. The fields use
+    the column names of the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -64,7 +64,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
-        """Return a lexicon from a mapping, as a JSON or TOML file holds it. Raises InvalidInput."""
+        """Return `value`, or a Lexicon with the fields in `value`. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
         if value is None:
@@ -77,14 +77,9 @@ class Lexicon:
             raise InvalidInput("lexicon", value, f"the fields of a Lexicon ({error})") from error
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens with each synonym replaced by the word that it stands for."""
+        """Return the tokens, with the word of the evidence in place of each synonym."""
         words = {stem(word): other.casefold() for word, other in self.synonyms.items()}
-        if not words:
-            return list(tokens)
         return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
-
-
-# Rows
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +87,7 @@ class Row:
     """A row of the table at the path `table`.
 
     `cells` maps the path of a column to its value, `key` holds the words that name the row, `path`
-    is its place in the evidence.
+    is the path of the row in the evidence.
     """
 
     table: Path
@@ -101,11 +96,11 @@ class Row:
     cells: dict[Path, Any]
 
     def number(self, column: Path) -> float | None:
-        """Return the finite number in a cell, None without one."""
+        """Return the finite number in the cell of a column, or None."""
         return _number(self.cells.get(column))
 
     def named(self, column: str) -> Cell | None:
-        """Return the number in the column of that name, without regard to case."""
+        """Return the number in the column with this name, ignoring case, or None."""
         low = column.casefold()
         path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
         value = self.number(path) if path else None
@@ -113,14 +108,14 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What the row is called: its first short text, its key or its place."""
+        """The name of the row: its first short text, or else its key or its path."""
         texts = (v for v in self.cells.values() if isinstance(v, str) and len(v) <= SHORT)
         named = (text for text in texts if parse_number(text) is None)
         return next(named, " ".join(self.key) or self.path)
 
 
 class Cell(NamedTuple):
-    """A number of the evidence, and its place."""
+    """A number of the evidence, with its row and column."""
 
     value: float
     row: Row
@@ -128,12 +123,12 @@ class Cell(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place in the evidence."""
+        """The path of the cell in the evidence."""
         return ".".join((self.row.path, *self.column))
 
 
 def _number(cell: object) -> float | None:
-    """Return the finite number that a cell is, or that its whole text is."""
+    """Return the finite number in a cell, or None; a text must contain only the number."""
     if isinstance(cell, str):
         return parse_number(cell)
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
@@ -144,11 +139,8 @@ def _number(cell: object) -> float | None:
     return None
 
 
-# Data frames
-
-
 def _plain(value: Any) -> Any:
-    """Return a data frame as rows, a Series as a mapping, a date as text, all else as it is."""
+    """Return a data frame as rows, a Series as a mapping, a date as text, or `value` unchanged."""
     kind = type(value)
     if isinstance(value, Mapping):
         return value
@@ -159,12 +151,12 @@ def _plain(value: Any) -> Any:
     if hasattr(kind, "isoformat"):
         return str(value.isoformat()).removesuffix("T00:00:00")
     if hasattr(kind, "__fspath__"):
-        raise InvalidInput("evidence", str(value), "what the file holds, read as text or a frame")
+        raise InvalidInput("evidence", str(value), "the content of the file: text or a data frame")
     return value
 
 
 def column_names(value: Any) -> list[str]:
-    """Return the names of the columns of a data frame or of rows; of other iterables, the items.
+    """Return the column names of a data frame or of rows, or the items of another iterable.
 
     Raises InvalidInput, PackageMissing.
     """
@@ -184,37 +176,29 @@ def _narwhals(field: str, frame: object) -> Iterator[Any]:
     try:
         yield narwhals
     except (TypeError, narwhals.exceptions.NarwhalsError) as error:
-        what = "a data frame of pandas, polars or pyarrow whose columns have names of their own"
+        what = "a data frame of pandas, polars or pyarrow with distinct column names"
         raise InvalidInput(field, type(frame), f"{what} ({error})") from error
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
+    # An index of pandas that names the rows becomes columns.
+    index: Any = getattr(frame, "index", None)
+    unnamed = index is not None and list(index.names) == [None]
+    if unnamed and index.inferred_type != "integer":
+        frame, unnamed = frame.rename_axis("name"), False
+    if index is not None and not unnamed:
+        frame = frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
     with _narwhals("evidence", frame) as nw:
-        read = nw.from_native(frame)
-        if isinstance(read, nw.LazyFrame):
-            read = read.collect()
-        index = nw.maybe_get_index(read)
-        if index is not None:
-            read = nw.from_native(_index_as_columns(read.to_native(), index))
-        columns = read.to_dict(as_series=False)
+        columns = nw.from_native(frame).lazy().collect().to_dict(as_series=False)
     names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _index_as_columns(frame: Any, index: Any) -> Any:
-    """Return a pandas frame with its index as columns, unless that only numbers the rows."""
-    if index.nlevels == 1 and index.name is None:
-        if index.inferred_type == "integer":
-            return frame
-        frame = frame.rename_axis("name")
-    return frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
 
 
 # Text
 
 
 def _parse(text: str) -> Any:
-    """Return what a text holds: JSON, a Python literal, CSV, "name: value" lines, else the text."""
+    """Parse JSON, a Python literal, CSV or "name: value" lines; return any other text unchanged."""
     stripped = text.strip()
     for reader in (json.loads, ast.literal_eval) if stripped[:1] in ("{", "[") else ():
         with warnings.catch_warnings(), suppress(ValueError, SyntaxError, *_TOO_DEEP):
@@ -235,7 +219,7 @@ def _parse(text: str) -> Any:
 
 
 def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of a table of comma, semicolon, tab or | separated lines."""
+    """Return the rows of a table with commas, semicolons, tabs or | between cells, or no rows."""
     for sign in ",;\t|":
         wide = [n for n, line in enumerate(lines) if sign in line and not line.startswith("#")]
         if len(wide) < 3:
@@ -274,7 +258,7 @@ def _is_table(value: Any) -> bool:
 def _row(
     row: Mapping[Any, Any], table: Path, path: str, depth: int, key: Path = ()
 ) -> Iterator[Row]:
-    """Yield one row with all that is nested in it, then the rows of the tables inside."""
+    """Yield a row with its nested values, then the rows of its nested tables."""
     cells = dict(_flatten(row, (), depth))
     nested = [(name, cell) for name, cell in cells.items() if type(cell) not in _PLAIN]
     inner = [(name, cells.pop(name)) for name, cell in nested if _is_table(cell) and cell]
@@ -299,7 +283,7 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield the rows of a mapping, and the rows that its keys ("home_name") or values form."""
+    """Yield rows formed by keys ("home_name") or by similar values, then the rest as one row."""
     rest = dict(value)
     for prefix, names in _rows_in_keys(value).items():
         row = {part: rest.pop(name) for part, name in names.items()}
@@ -314,7 +298,7 @@ def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) 
 
 
 def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
-    """Return row -> column -> key where keys join both: home_name, away_name, home_city …"""
+    """Group keys such as home_name and away_name as {row: {column: key}}."""
     rows: dict[str, dict[str, str]] = defaultdict(dict)
     for name in value:
         parts = split_name(str(name))
@@ -327,11 +311,8 @@ def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
     return {}
 
 
-# Tables
-
-
 class Table:
-    """Rows with the same place in the evidence, and their columns."""
+    """The rows at one path of the evidence, and their columns."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -345,12 +326,12 @@ class Table:
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
-        """The columns that hold a number in some row, with the parts of their names."""
+        """The paths of the columns with numbers, and the parts of the name of each column."""
         numeric = (p for p in self.paths if any(row.number(p) is not None for row in self.rows))
         return {path: split_name(path[-1]) if path else () for path in numeric}
 
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
-        """Return the numeric columns that a phrase names best; with `whole`, by all their parts."""
+        """Return the numeric columns that match a phrase best; `whole` requires a full name."""
         if phrase not in self._bound:
             words = [word for word in phrase if word != "a"]  # an article, never a column
             ranks = {
@@ -367,7 +348,7 @@ class Table:
         return columns if complete or not whole else []
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
-        """Return the first row with the greatest, or the least, number in a column, with it."""
+        """Return the row with the greatest (`most`) or least number in a column, and the number."""
         key = column, most
         if key not in self._extremes:
             numbers = ((row, row.number(column)) for row in self.rows)
@@ -376,11 +357,8 @@ class Table:
         return self._extremes[key]
 
 
-# The index
-
-
 class Mention(NamedTuple):
-    """The tokens `first` to `last` name these rows."""
+    """A run of tokens, `first` to `last`, that names `rows`."""
 
     first: int
     last: int
@@ -388,22 +366,21 @@ class Mention(NamedTuple):
 
 
 class Evidence:
-    """Evidence of any shape, indexed: build it once for many texts.
+    """Indexed evidence of any shape; build it once for many texts.
 
-    A mapping, rows, a data frame, a mapping of names to them, or text; and the words of its field.
-    Raises InvalidInput for what cannot be read and for a wrong lexicon, PackageMissing.
+    Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
+    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for lack of narwhals.
 
-    `words` are the stems of all words, `numbers` all numbers in order; those in names of columns
-    and rows, and how many rows a table has, included. `labels` are the numbers in names of columns,
-    `singles` the rows that are alone in their tables. `prose` is True for nothing but sentences.
+    `words` are the stems of all words, `numbers` all numbers, sorted; both include the names of
+    columns, and `numbers` also the number of rows of a table. `labels` are the numbers in names of
+    columns, `singles` the rows that are alone in their tables. `prose` is True if the evidence is
+    plain text only.
     """
 
     def __init__(self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None) -> None:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, Table] = {}
         self.dates: list[tuple[Date, Row]] = []
-        self._on: dict[tuple[int, ...], list[Row]] = {}
-        self._known: dict[str, bool] = {}
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, bool]]] = defaultdict(list)
@@ -427,11 +404,8 @@ class Evidence:
         every = self.tables.values()
         self.prose: bool = all(len(table.paths) == len(table.rows) == 1 for table in every)
         self.singles: list[Row] = [table.rows[0] for table in every if len(table.rows) == 1]
-        self.weekdays: set[int] = {
-            weekday(date.year, date.month, date.day)
-            for date, _ in self.dates
-            if date.year and date.day
-        }
+        whole = (date[2:] for date, _ in self.dates if date.year and date.day)
+        self.weekdays: set[int] = {weekday(*date) for date in whole}
         self._roots = {word[:4] for word in words if len(word) > 3 and not self.prose}
         # Texts of two to four capitals may abbreviate a name.
         codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
@@ -443,7 +417,7 @@ class Evidence:
 
     def _index(self, row: Row) -> None:
         for path, cell in (*row.cells.items(), (("key",), row.key)):
-            if type(cell) is float and isfinite(cell):  # as most cells of a large table are
+            if type(cell) is float and isfinite(cell):  # most cells of a large table
                 self._plain.add(abs(cell))
                 continue
             for value in cell if isinstance(cell, list | tuple) else (cell,):
@@ -464,39 +438,33 @@ class Evidence:
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
         if words and (named or not words[0].text[0].islower()):
             for token in tokens:
-                plain = token.low in STOP and token.text != "May"
-                if token.kind in ("word", "number") and not plain:
+                if token.kind in ("word", "number") and token.low not in STOP:
                     self._named[token.low].append((row, token.text.istitle()))
 
     # What the evidence knows
 
     def knows(self, word: str) -> bool:
-        """Return whether the stem of a word is in the evidence, or names a column."""
-        if word not in self._known:
-            named = any(likeness(word, part) > 1 for part in self._parts)
-            self._known[word] = named or word in self.words
-        return self._known[word]
+        """Return True if the evidence contains `word`, a stem, or has a column with this name."""
+        return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
-        """Return whether a word is in the evidence, or a form of it: German, DE for Germany."""
+        """Return True if the evidence contains `word` or a form of it: DE or German for Germany."""
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
         return any(is_abbreviation(code, word) for code in self._codes)
 
     def holds(self, low: float, high: float) -> bool:
-        """Return whether the evidence has a number from `low` to `high` anywhere."""
+        """Return True if the evidence has a number from `low` to `high` anywhere."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
     def on(self, date: Date) -> list[Row]:
-        """Return the rows that hold a date which agrees."""
-        if date[2:] not in self._on:
-            self._on[date[2:]] = [row for other, row in self.dates if other.agrees(date)]
-        return self._on[date[2:]]
+        """Return the rows with a date that agrees with `date`."""
+        return [row for other, row in self.dates if other.agrees(date)]
 
     # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
-        """Yield what a text names, in order; the longest run of words wins."""
+        """Yield the rows that tokens name, in order; the longest run of words wins."""
         at = 0
         while at < len(tokens):
             first, rows = at, self._rows(tokens[at]) if tokens[at].kind == "word" else []

@@ -1,4 +1,4 @@
-"""`insights` and `precision`: what a text about a run cites, held against what the run has."""
+"""Checks of what a text about a run cites: metrics, columns, predictions, and many numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"
 LEFT_OUT: Any = ...
 
-# The measures of a model's quality, each by the names that it goes by.
+# The metrics of a model's quality; a list has the names of one metric.
 METRICS = [
     names.split(" | ")
     for names in (
@@ -43,7 +43,7 @@ _METRIC = re.compile(
     ),
     re.IGNORECASE,
 )
-# Everyday words, which cite a metric only beside a number.
+# Everyday words: they cite a metric only beside a number.
 _PLAIN = frozenset("precision recall sensitivity specificity f1 bleu rouge aic bic".split())
 _BESIDE = 30
 _NUMBER = re.compile(r"\b\d")
@@ -56,7 +56,7 @@ _PREDICTION = re.compile(
     r"(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b", re.IGNORECASE
 )
 _ACTUAL = frozenset("actual actuals y target label truth true observed gold".split())
-# What stands in "the … column" without being a name.
+# Words in "the … column" that are no names.
 _ANY = frozenset(
     "first second third last next previous new old same other following above only single whole"
     " entire each target output input numeric numerical categorical key main left right specific"
@@ -64,8 +64,8 @@ _ANY = frozenset(
 )
 _NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|([^\W\d]\w*_\w+)""")
 _KIND = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column" with the names after it, or with the one before it; a name is quoted, or has
-# an underscore, or stands in "a column called …" or "the … column".
+# A word like "column" with the names after it or the name before it. A name is quoted, contains an
+# underscore, or occurs in "a column called …" or "the … column".
 _COLUMN = re.compile(
     rf"\b{_KIND}\s+(?:(?:called|named)\s+)?(?:{_NAME.pattern})"
     rf"(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
@@ -79,13 +79,14 @@ def insights(
 ) -> TextCheck:
     """Check that a run has the metrics, columns and predictions that a text cites.
 
-    `metrics` is evidence of any shape that names what was measured, `columns` names, rows or a data
-    frame, `results` the predictions or the path of their file; each may be `f(candidate, state)`,
-    where the state is `Context.data`. An argument that is left out is not checked; None or an empty
-    value says that the run has none. The check knows the names of the usual metrics (MAE, "mean
-    absolute error", R², AUC …), names beside "column" or "feature", and words of prediction; a
-    sentence with a negation and without a number cites nothing. Without `metrics`, a text may cite
-    any metric if there is a column of actual values. Raises InvalidInput without any argument.
+    `metrics` is evidence of any shape that names what was measured. `columns` are names, rows or a
+    data frame. `results` are the predictions or the path of their file. An argument may also be a
+    function `(candidate, state)`, where the state is `Context.data`. An argument that is left out
+    is not checked; None or an empty value means that the run has none. The check recognises the
+    usual metrics (MAE, "mean absolute error", R², AUC …), names beside "column" or "feature", and
+    words such as "predicts". A sentence with a negation and without a number cites nothing. Without
+    `metrics`, a text may cite any metric if `columns` has a column of actual values. Raises
+    InvalidInput without any argument.
     """
     values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
     require(bool(values), "metrics", None, "given, or columns or results")
@@ -95,7 +96,7 @@ def insights(
             value(text, context.data) if callable(value) else value
             for value in (metrics, columns, results)
         )
-        if isinstance(has, Mapping):  # those without a value are not there
+        if isinstance(has, Mapping):  # a metric without a value does not count
             held = {n: v for n, v in has.items() if v is not None}
             has = {n: v for n, v in held.items() if not (isinstance(v, float) and isnan(v))}
         measured = Evidence({} if has is LEFT_OUT else has)
@@ -127,7 +128,7 @@ def _there(results: Any) -> bool:
 
 
 def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield what a text cites: not in a sentence that denies or supposes, and has no number."""
+    """Yield the matches of `pattern`, except in sentences with "no" or "if" but no number."""
     for start, end in (sentence.span for sentence in sentences(text, Evidence(None))):
         inside = text[start:end]
         if _NUMBER.search(inside) or not _DENIAL.search(inside):
@@ -135,7 +136,7 @@ def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Iterator[Finding]:
-    """Yield the metrics that are cited and that the run does not have, each once."""
+    """Yield one finding for each cited metric that the run does not have."""
     actual = columns is not LEFT_OUT and any(not _ACTUAL.isdisjoint(c) for c in columns)
     if not measured and (columns is LEFT_OUT or actual):
         return
@@ -146,7 +147,7 @@ def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Ite
         near = text[max(0, match.start() - _BESIDE) : match.end() + _BESIDE]
         everyday = alias in _PLAIN and not _NUMBER.search(near)
         aliases = [name.split() for name in _ALIASES[alias]]
-        if _ALIASES[alias] in done or everyday or match[0] == "Mae":  # which is a name
+        if _ALIASES[alias] in done or everyday or match[0] == "Mae":  # a first name
             continue
         done.append(_ALIASES[alias])
         named = any(all(map(evidence.knows, words)) for words in aliases)
@@ -155,7 +156,7 @@ def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Ite
         has = f"it has {', '.join(known[:12])}" if known else "it has none"
         what = f"is cited, and the run has no such metric: {has}" if measured else "is cited"
         if columns is not LEFT_OUT and not actual:
-            what += "; the data has no such column, and none of actual values to work it out"
+            what += "; the data has no such column, and none of actual values to compute it"
         fix = "ground insights in the results: cite metrics that the run has, or none"
         yield _finding(what, fix, f"metric {_ALIASES[alias][0]}", text, match.span())
 
@@ -165,7 +166,7 @@ def _column(words: Iterable[str], columns: Iterable[tuple[str, ...]]) -> bool:
 
 
 def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
-    """Yield the columns that are cited and that are not there, each once."""
+    """Yield one finding for each cited column that does not exist."""
     done: set[str] = set()
     for match in _COLUMN.finditer(text):
         names = [(name, name.lastindex or 0) for name in _NAME.finditer(text, *match.span())]
@@ -186,10 +187,10 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
-    """Warn of more numbers than `at_most`, with the share that the evidence does not support.
+    """Check that a text has at most `at_most` numbers; a warning says how many are unsupported.
 
-    If it supports all of them, the finding is a note. `evidence` is as for `grounding`; without it
-    no number is supported. Raises InvalidInput for a bound that is no whole number.
+    If the evidence supports all numbers, the finding is a note. `evidence` is the same as for
+    `grounding`; without evidence no number is supported. Raises InvalidInput for a wrong `at_most`.
     """
     check_integer("at_most", at_most, 0)
     index = index_source(evidence)
@@ -199,7 +200,7 @@ def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
         wrong = [claim.verdict != "supported" for claim in claims if claim.kind == "number"]
         if len(wrong) > at_most:
             share = sum(wrong) / len(wrong)
-            what = f"{len(wrong)} specific numbers, {share:.0%} of them not borne out by evidence"
+            what = f"{len(wrong)} specific numbers, {share:.0%} of them not supported by evidence"
             fix = "cross-check them with the results; leave out those that are not there"
             level: Level = "warning" if share else "note"
             yield Finding(PRECISION, what, fix, level=level, severity=share / 2, key=PRECISION)

@@ -1,4 +1,4 @@
-"""The sentences of a text, their claims, and the verdict of the evidence. Pure."""
+"""Split a text into sentences, find their claims, and judge each claim by the evidence."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from heedful.checks.claims.words import (
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
-# A sentence of more tokens is taken as several.
+# A sentence with more tokens is split.
 LONGEST = 200
-# The words of a phrase; the tokens in which it is looked for.
+# The most words of a phrase, and the most tokens that it spans.
 PHRASE = 6
 NEAR = 12
-# The least share of the words of a sentence that evidence must hold. What this flags agrees best
+# The least share of the words of a sentence that must be in the evidence. These values agree best
 # with people on 984 texts about data and 376 about prose.
 PROSE = 0.5
 DATA = 0.2
 _ENDS = frozenset(".!?;\n。！？")
-_BREAKS = frozenset(".,!?;)[]") | frozenset("and but while whereas although which who".split())
+_BREAKS = frozenset(("", *".,!?;)[]", *"and but while whereas although which who".split()))
 _OF = frozenset("of is was at : =".split())
-# A number after these is a change, or a unit.
+# After these words, a number is a change or a unit.
 _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-# Where the phrase of a superlative ends; what links it to a name after it.
+# The words that link a superlative to a name after it, and the tokens that end its phrase.
 _IS = frozenset("is was of in at for by".split())
 _STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim at `span` (characters, half open) and the verdict of the evidence.
+    """A claim from character `span[0]` to before `span[1]`, and the verdict of the evidence.
 
-    `paths` are the places in the evidence that it was compared with, `nearest` is the true value
-    there as text, "" without one; `why` explains the verdict in a few words. `judge` is the name of
-    the model that gave the verdict, "" if the rules did.
+    `paths` are the paths of the evidence that the claim was compared with, `nearest` is the nearest
+    true value as text, or "". `why` explains the verdict in a few words. `judge` is the name of the
+    model that gave the verdict, or "" if the rules gave it.
     """
 
     span: tuple[int, int]
@@ -70,7 +70,7 @@ class Claim:
 class Sentence:
     """A sentence: its tokens, numbers, dates, and the rows of the evidence that it names.
 
-    `topic` are the rows that the sentences before it named last.
+    `topic` are the rows that an earlier sentence named last.
     """
 
     text: str
@@ -81,23 +81,23 @@ class Sentence:
 
     @cached_property
     def lows(self) -> list[str]:
-        """The casefolded tokens."""
+        """The tokens in lower case."""
         return [token.low for token in self.tokens]
 
     @cached_property
     def mentions(self) -> list[Mention]:
-        """The rows that it names."""
+        """The rows that the sentence names."""
         return list(self.evidence.mentions(self.tokens))
 
     @cached_property
     def dated(self) -> set[int]:
-        """The tokens that are part of a date."""
+        """The positions of the tokens that are part of a date."""
         spans = [range(date.start, date.end) for date in self.dates]
         return {n for n, t in enumerate(self.tokens) if any(t.start in span for span in spans)}
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """The numbers that are part of no name or date."""
+        """The numbers that are not part of a name or a date."""
         named = {at for m in self.mentions for at in range(m.first, m.last + 1)} | self.dated
         every = quantities(self.tokens)
         return [q for q in every if q.first not in named and not self._is_label(q)]
@@ -107,12 +107,12 @@ class Sentence:
         return {at for q in self.quantities for at in range(q.first, q.last + 1)}
 
     def low(self, at: int) -> str:
-        """Return the casefolded token at a place, "" beyond the ends."""
+        """Return the token at a position in lower case, or "" beyond the ends."""
         return self.lows[at] if 0 <= at < len(self.lows) else ""
 
     @property
     def span(self) -> tuple[int, int]:
-        """Its characters, half open."""
+        """The start and the end of the sentence in the text, in characters."""
         return self.tokens[0].start, self.tokens[-1].end
 
     def claim(
@@ -125,7 +125,7 @@ class Sentence:
         nearest: str = "",
         cells: Sequence[Cell] = (),
     ) -> Claim:
-        """Return the claim of the tokens `first` to `last`; True means supported."""
+        """Return a claim about the tokens `first` to `last`; the verdict True means supported."""
         start, end = self.tokens[first].start, self.tokens[last].end
         if isinstance(verdict, bool):
             verdict = "supported" if verdict else "contradicted"
@@ -133,7 +133,7 @@ class Sentence:
         return Claim((start, end), self.text[start:end], kind, verdict, paths, nearest, why)
 
     def _is_label(self, quantity: Quantity) -> bool:
-        """Return whether the number is part of a name: "three-point", "5G"."""
+        """Return True if the number is part of a column name: "three-point", "5G"."""
         at = quantity.last + 1
         hyphen = self.low(at) == "-" and self.low(at + 1) not in ("of", "for", "")
         close = at < len(self.tokens) and self.tokens[at].start == self.tokens[at - 1].end
@@ -142,29 +142,19 @@ class Sentence:
 
     # What a number is about
 
-    def after(self, quantity: Quantity) -> Words:
-        """Return the words after a number, up to a break or the next number."""
+    def phrase(self, first: int, step: Literal[1, -1]) -> Words:
+        """Return the words from `first` forward (or back for `step` -1) to a break or a number."""
         words: list[str] = []
-        for at in range(quantity.last + 1, min(len(self.lows), quantity.last + NEAR)):
-            if at in self._numbered or self.lows[at] in _BREAKS:
+        for at in range(first, first + step * NEAR, step):
+            if at in self._numbered or self.low(at) in _BREAKS:
                 break
-            words += _parts(self.lows[at])
+            words += _parts(self.low(at))
         return tuple(words[:PHRASE])
 
-    def before(self, quantity: Quantity) -> Words:
-        """Return the words before a number, the nearest first, back to a break or a number."""
-        words: list[str] = []
-        last = quantity.first - 1
-        for at in range(last, max(-1, last - NEAR), -1):
-            if self.lows[at] in _BREAKS or at in self._numbered:
-                break
-            words += _parts(self.lows[at])
-        return tuple(words[: 2 * PHRASE])
-
     def subject(self, at: int) -> list[Row]:
-        """Return the rows that a token is about, the likeliest first.
+        """Return the rows that the token at `at` is about, the likeliest first.
 
-        They are those of the last mention before it, and of the nearest of another table.
+        First are the rows of the last mention before it, then of the last mention of another table.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
@@ -175,14 +165,14 @@ class Sentence:
 
 
 def _parts(low: str) -> Sequence[str]:
-    """Return a word, or its parts when it holds digits ("q1" is "q" and "1"); no sign."""
+    """Return the parts of a word ("q1" has "q" and "1"); a sign has no parts."""
     if low[0].isalpha() and any(map(str.isdigit, low)):
         return split_name(low)
     return (low,) if low[0].isalnum() else ()
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
-    """Yield the sentences of a text."""
+    """Yield the sentences of a text, with the rows that they name."""
     tokens = evidence.lexicon.read(tokenize(text))
     waiting = list(dates(text))[::-1]
     topic: Sequence[Row] = ()
@@ -201,7 +191,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
-    """Yield all that a sentence claims."""
+    """Yield the claims of a sentence."""
     yield from _numbers(sentence)
     yield from _dates(sentence)
     yield from _names(sentence)
@@ -209,11 +199,8 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
     yield from _statement(sentence)
 
 
-# Numbers
-
-
 def _numbers(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for every number that says something of the evidence."""
+    """Yield a claim for each number that has digits or matches cells of the evidence."""
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
@@ -229,12 +216,12 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
-    """Return the claim of a number that is held against cells, or against all of the evidence."""
+    """Return the claim of a number, compared with `cells` or else with all of the evidence."""
     right = [cell for cell in cells if quantity.fits(cell.value)]
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
     if cells:
-        why = "held against its row and column"
+        why = "compared with its row and column"
         return sentence.claim(first, last, "number", bool(right), why, f"{near:g}", right or cells)
     value, half = abs(quantity.value), quantity.step / 2
     if sentence.evidence.holds(value - half, value + half):
@@ -243,17 +230,14 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
 
 
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
-    """Return the cells that a number may stand for.
+    """Return the cells that a number may refer to.
 
-    They lie in the rows that it is about, in those of the only date, or in those that are alone in
-    their tables; in columns that introduce it ("an RMSE of 3"), that follow, or that precede it.
+    Their rows are the subject of the number, the rows of the only date, or rows that are alone in
+    their tables. Words before "of" ("an RMSE of 3"), after or before the number name the columns.
     """
     low = sentence.low(quantity.first - 1)
-    if low in _UNBOUND:
-        return []
-    before, after = sentence.before(quantity), sentence.after(quantity)
-    phrases = [(before[:4], True)] if low in _OF else []
-    phrases += [(after or before, False)]
+    before, after = sentence.phrase(quantity.first - 1, -1), sentence.phrase(quantity.last + 1, 1)
+    phrases = [before[:4]] * (low in _OF) + [after or before] * (low not in _UNBOUND)
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
     for rows, strict in (
@@ -261,35 +245,26 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         (dated, False),
         (sentence.evidence.singles, True),
     ):
-        for phrase, whole in phrases:
+        for phrase in phrases:
             cells = [
                 Cell(value, row, column)
                 for row in rows
-                for column in sentence.evidence.tables[row.table].bind(phrase, whole or strict)
+                for column in sentence.evidence.tables[row.table].bind(phrase, whole=strict)
                 if (value := row.number(column)) is not None
             ]
             if cells:
-                return _in_named_tables(sentence, cells)
+                return [cell for cell in cells if _names_table(sentence, cell.row)] or cells
     return []
 
 
-def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
-    tables = {cell.row.table for cell in cells}
-    named = {
-        table
-        for table in tables
-        for part in (part for name in table for part in split_name(name))
-        if any(likeness(word, part) == 3 for word in sentence.lows)
-    }
-    return [cell for cell in cells if cell.row.table in named] if named else cells
-
-
-# Two numbers written as one
+def _names_table(sentence: Sentence, row: Row) -> bool:
+    parts = [part for name in row.table for part in split_name(name)]
+    return any(likeness(word, part) == 3 for part in parts for word in sentence.lows)
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
-    """Return the cells of the columns that the lexicon pairs under a name in the phrase."""
-    phrase = sentence.after(two)
+    """Return two cells whose columns the lexicon pairs under a name that follows the numbers."""
+    phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
     options: list[tuple[int, int, Cell, Cell]] = []
     for name, columns in sentence.evidence.lexicon.pairs.items():
@@ -309,7 +284,7 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:
-    """Yield weekdays and dates: supported if a date of the evidence agrees."""
+    """Yield a claim for each weekday and date; a date of the evidence that agrees supports it."""
     evidence = sentence.evidence
     spans = [
         (token.start, token.end, WEEKDAYS[low] in evidence.weekdays or low in evidence.words)
@@ -317,17 +292,17 @@ def _dates(sentence: Sentence) -> Iterator[Claim]:
         if low in WEEKDAYS and token.text[0].isupper()
     ]
     spans += [(date.start, date.end, bool(evidence.on(date))) for date in sentence.dates]
+    wrong: Verdict = "contradicted" if evidence.dates else "not found"
+    why = f"compared with {len(evidence.dates)} dates in the evidence"
     for start, end, true in spans:
-        why = f"held against {'the dates of' if evidence.dates else 'no dates in'} the evidence"
-        verdict: Verdict = "contradicted" if evidence.dates else "not found"
-        verdict = "supported" if true else verdict
+        verdict = "supported" if true else wrong
         yield Claim((start, end), sentence.text[start:end], "date", verdict, why=why)
 
 
 def _names(sentence: Sentence) -> Iterator[Claim]:
-    """Yield runs of capitalised words inside a sentence that the evidence does not know.
+    """Yield a claim for each capitalised name that the evidence does not contain.
 
-    After "the" or "to" the evidence should name the thing, so the name is contradicted.
+    The claim is contradicted after "the" or "to", because the evidence should contain such a name.
     """
 
     def capital(at: int) -> bool:
@@ -335,7 +310,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
         plain = at in sentence.dated or token.low in STOP or token.low in WEEKDAYS
         return token.kind == "word" and token.text[0].isupper() and not plain
 
-    # At the beginning of a sentence a capital says nothing.
+    # The first word of a sentence always has a capital.
     for capitals, run in groupby(range(1, len(sentence.tokens)), capital):
         places = list(run)
         first, last = places[0], places[-1]
@@ -347,7 +322,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
-    """Yield the sentence if few of its words are from the evidence."""
+    """Yield the sentence as a claim if few of its words are in the evidence."""
     evidence = sentence.evidence
     words = content_stems(token.low for token in sentence.tokens if token.kind == "word")
     known = sum(map(evidence.knows, words))
@@ -358,7 +333,7 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
-    """Yield each superlative that is said of a row and names one column."""
+    """Yield a claim for each superlative, such as "the lowest RMSE", that is about a row."""
     for at, low in enumerate(sentence.lows):
         if low not in _MOST and low not in _LEAST:
             continue

@@ -1,4 +1,4 @@
-"""Words, numbers and dates in a text, and the words that name a column. Pure."""
+"""Find words, numbers and dates in a text, and compare words with the names of columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from math import isfinite
 from typing import NamedTuple
 from unicodedata import normalize
 
-# A version, a time, 23/24 and the 19 of COVID-19 are one token and no number. A minus sign counts
-# only where nothing stands before it; digits are part of a word only after Latin letters.
+# A version, a time, 23/24 and the 19 of COVID-19 are one token and no number. A number has a minus
+# sign only at the start of a word; digits are part of a word only after Latin letters.
 _TOKEN = re.compile(
     r"(?P<mark>\d+(?:\.\d+){2,}|\d{1,2}:\d\d(?::\d\d)?(?!\d)|\d+/\d+(?![\d.])"
     r"|(?<=[^\W\d_]-)\d+|\d+(?:st|nd|rd|th)\b)"
@@ -39,9 +39,9 @@ STOP = frozenset(
 
 
 class Token(NamedTuple):
-    """A word, number or sign; the span is half open, `kind` is the name of its group in the regex.
+    """A word, number or sign from `start` to before `end`; `kind` is the name of a regex group.
 
-    `low` is the casefolded text, in a word with plain characters for compatibility forms: R² is r2.
+    `low` is the text in lower case; special characters of a word become plain: R² is r2.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Token(NamedTuple):
 class Quantity(NamedTuple):
     """A number in the tokens `first` to `last` (both included).
 
-    `step` is the unit of its last digit: a value within half of it rounds to the number.
+    `step` is the unit of the last digit: a value within half a step rounds to the number.
     """
 
     first: int
@@ -65,7 +65,7 @@ class Quantity(NamedTuple):
     percent: bool
 
     def fits(self, value: float) -> bool:
-        """Return whether `value` rounds to this; 38 % says 0.38 too."""
+        """Return True if `value` rounds to this number; 38 % fits both 38 and 0.38."""
         values = (value, value * 100) if self.percent and abs(value) <= 1 else (value,)
         return any(abs(v - self.value) <= self.step / 2 * (1 + 1e-9) for v in values)
 
@@ -80,7 +80,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a whole text is ("1,234.5", "-3", "12 %"), else None."""
+    """Return the number in a text that is only a number ("1,234.5", "-3", "12 %"), or None."""
     plain = text.strip().removesuffix("%").rstrip()
     match = _TOKEN.fullmatch(plain)
     if not match or match.lastgroup != "number":
@@ -117,9 +117,6 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         yield Quantity(first, at - 1, value * factor, step * factor, digits, percent)
 
 
-# Dates
-
-
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 WEEKDAYS = {name: n for n, name in enumerate(_WEEKDAYS.split())}
 _NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -138,7 +135,7 @@ _DATE = re.compile(
 
 
 class Date(NamedTuple):
-    """A date at `start` to `end` of a text; a part that the text leaves out is 0."""
+    """A date from `start` to before `end` of a text; a missing year, month or day is 0."""
 
     start: int
     end: int
@@ -147,15 +144,15 @@ class Date(NamedTuple):
     day: int
 
     def agrees(self, other: Date) -> bool:
-        """Return whether no part that both have differs."""
+        """Return True if year, month and day are equal where both dates have them."""
         parts = zip(self[2:], other[2:], strict=True)
         return all(not one or not two or one == two for one, two in parts)
 
 
 def dates(text: str) -> Iterator[Date]:
-    """Yield the dates of a text that a calendar has.
+    """Yield the dates in a text that exist in the calendar.
 
-    In all-digit dates of ambiguous order the month comes first, with points the day.
+    In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is first.
     """
     for match in _DATE.finditer(text):
         numbers = {
@@ -175,9 +172,6 @@ def dates(text: str) -> Iterator[Date]:
             yield Date(match.start(), match.end(), year, month, day)
 
 
-# Names of columns
-
-
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
 _UNSPACED = re.compile(
@@ -186,7 +180,7 @@ _UNSPACED = re.compile(
 
 
 def stem(word: str) -> str:
-    """Return an English word without its commonest endings, casefolded; any other as it is.
+    """Return a word in lower case, without the commonest endings of English.
 
     >>> stem("Reports"), stem("cities"), stem("scored"), stem("gas")
     ('report', 'city', 'scor', 'gas')
@@ -201,7 +195,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of the words that carry meaning; pairs of letters in unspaced scripts.
+    """Return the stems of words except stop words; for scripts without spaces, pairs of letters.
 
     >>> content_stems(["the", "points", "東京都"])
     ['point', '東京', '京都']
@@ -217,7 +211,7 @@ def content_stems(words: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=10_000)
 def split_name(name: str) -> tuple[str, ...]:
-    """Split a name at capitals, digits and signs, into lower case.
+    """Return the parts of a name in lower case, split at capitals, digits and signs.
 
     >>> split_name("RATE3_PCT"), split_name("homeScore"), split_name("temp_min")
     (('rate', '3', 'pct'), ('home', 'score'), ('temp', 'min'))
@@ -227,7 +221,7 @@ def split_name(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=50_000)
 def likeness(word: str, part: str) -> int:
-    """Return how surely a word of a text stands for a part of a name: 0 not at all, 3 for sure.
+    """Return how well a word of a text matches a part of a name, from 0 (no match) to 3 (certain).
 
     >>> likeness("temperatures", "temp"), likeness("points", "pts"), likeness("fourth", "4")
     (3, 2, 3)
@@ -246,6 +240,6 @@ def likeness(word: str, part: str) -> int:
 
 
 def is_abbreviation(short: str, long: str) -> bool:
-    """Return whether `short` is the first letter and some later letters of `long`, in order."""
+    """Return True if `short` is the first letter and some later letters of `long`, in order."""
     rest = iter(long[1:])
     return short[0] == long[0] and all(letter in rest for letter in short[1:])
