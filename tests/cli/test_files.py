@@ -209,7 +209,7 @@ BAD_RECORDS: list[tuple[str, str]] = [
     (line({"candidate": "x", "passed": True, "findings": [WHY]}), "passed of attempt 1 is True; "),
     (line({**ANSWER, "met": 1.5}), "attempts.1.met is 1.5; it must be less than or equal to"),
     (line(ANSWER, {**ANSWER, "quality": 1}), "given for every attempt of a loop"),
-    (line({**ANSWER, "usage": {"calls": -1}}), "finite numbers of at least 0"),
+    (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
     (line({"candidate": "x", "findings": [{"check": "a"}]}), "attempts.1.findings.1.message is mi"),
     (line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}), "findings.1.level is 'bad'"),
 ]

@@ -82,7 +82,7 @@ class Usage:
     def __post_init__(self) -> None:
         counted = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
         if not (counted and 0 <= self.cost < inf and 0 <= self.seconds < inf):
-            raise InvalidInput("usage", self, "finite numbers of at least 0")
+            raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
     def tokens(self) -> int:
