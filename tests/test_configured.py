@@ -135,14 +135,8 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
-    (
-        "default, plateau.patience=null",
-        "plateau is 'silent'; it must be a rule with patience",
-    ),
-    (
-        "default, budget",
-        "budget is 'empty'; it must be one or more of tokens, cost",
-    ),
+    ("default, plateau.patience=null", "plateau is 'silent'; it must be a rule with patience"),
+    ("default, budget", "budget is 'empty'; it must be one or more of tokens, cost"),
     ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
     ("default, against=first", "against is 'first'; it must be best or previous"),
     ("default, goals", "goals is True; it must be a list such as"),
