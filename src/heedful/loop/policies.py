@@ -108,11 +108,10 @@ def _written(text: str) -> Policy:
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
         held = changes.get(rule)
-        fields_held = held if isinstance(held, dict) else {}
         if not equals:
             changes[name.removeprefix("-")] = False if name.startswith("-") else held or True
         elif dot:
-            changes[rule] = {**fields_held, field: _literal(literal)}
+            changes[rule] = (held if isinstance(held, dict) else {}) | {field: _literal(literal)}
         else:
             changes[name] = _literal(literal)
     if goals:

@@ -193,7 +193,5 @@ async def in_thread(call: Callable[[], T]) -> T:
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
     work = partial(contextvars.copy_context().run, call)
-    threading.Thread(
-        target=settle, args=(future, work), name="heedful-model-call", daemon=True
-    ).start()
+    threading.Thread(None, settle, "heedful-model-call", (future, work), daemon=True).start()
     return await asyncio.wrap_future(future)

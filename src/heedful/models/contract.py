@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from heedful.loop.record import Usage
@@ -31,7 +31,7 @@ class Answer:
     """
 
     text: str
-    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+    usage: Usage = Usage(calls=1)
     finish: Literal["stop", "length"] = "stop"
 
 
