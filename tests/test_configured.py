@@ -135,8 +135,8 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
-    ("default, plateau.patience=null", "plateau is 'silent'; it must be given patience, novelty"),
-    ("default, budget", "budget is 'empty'; it must be given tokens, cost, seconds, calls"),
+    ("default, plateau.patience=null", "plateau is 'silent'; it must be a rule with patience"),
+    ("default, budget", "budget is 'empty'; it must be one or more of tokens, cost"),
     ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
     ("default, against=first", "against is 'first'; it must be best or previous"),
     ("default, goals", "goals is True; it must be a list such as"),
@@ -151,8 +151,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
-    ({"rules": [{"rule": "mine", "custom": True}]}, "rule is {'rule': 'mine', 'custom': True}; it"),
-    ({"rules": [{"rule": []}]}, "policy is {'rules': [{'rule': []}]}; it must be a policy"),
+    ({"rules": [{"rule": []}]}, "rule is []; it must be one of attempts, budget, echo,"),
     ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
 ]
 

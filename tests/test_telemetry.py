@@ -191,6 +191,7 @@ async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     await pipeline.run({})
     (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id
+    assert len(told.spans("heedful.check evaluate")) == 1
     named = own(stage="write", status="passed", attempts=1)
     assert named.items() <= dict(stage.attributes).items()
 

@@ -105,7 +105,7 @@ def test_a_tried_policy_has_the_goals_and_improvement_of_the_one_in_use():
 
 @pytest.mark.parametrize("ids", [[], ["a"], ["a", "b"], named(9, 0), [*named(9, 1), *named(1, 0)]])
 def test_too_few_loops_are_refused(ids):
-    with pytest.raises(InvalidInput, match=f"loops is {len(ids)}; it must be more: by their ids"):
+    with pytest.raises(InvalidInput, match=f"loops is {len(ids)}; it must be more: their ids"):
         tune([made_of(id, "right") for id in ids], policies.default)
 
 

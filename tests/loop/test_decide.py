@@ -203,7 +203,7 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stoppe
     [
         (Override("budget", "a"), "rule 'budget' cannot be overridden; these can: attempts, echo"),
         (Override("plateau", "a"), "rule 'plateau' cannot be overridden"),  # the policy has none
-        (replace(ADA, by=""), "by is ''; it must name the actor who lifts the rule"),
+        (replace(ADA, by=""), "by is ''; it must name the actor who overrides the rule"),
         (replace(ADA, decisions=0), "decisions is 0; it must be an integer of at l"),
         (replace(ADA, decisions=True), "decisions is True; it must be an integer"),
         (replace(ADA, until=100.0), "until is 100.0; it must lie in the future"),

@@ -170,5 +170,5 @@ def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
     def rule(loop: Loop) -> Any:
         return answer
 
-    with pytest.raises(InvalidInput, match=r"the rule 'rule' answers.*it must be text that says"):
+    with pytest.raises(InvalidInput, match=r"result of rule 'rule' is.*it must be a text"):
         decide(loop_of(evaluated("x")), Policy((rule,)))

@@ -109,9 +109,9 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
         ("smollm2", {"threads": 0}, errors.InvalidInput, "threads"),
         ("smollm2", {"context": 10}, errors.InvalidInput, "context"),
         ("smollm2", {"timeout": 0}, errors.InvalidInput, "timeout"),
-        ("/nowhere/model.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
-        (f"{'x' * 300}.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
-        ("nul\0.gguf", {}, errors.InvalidInput, r"a \.gguf file that exists"),
+        ("/nowhere/model.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
+        (f"{'x' * 300}.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
+        ("nul\0.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
         ("gpt-5", {}, errors.UnknownName, "embedded:smollm2"),
     ],
 )
@@ -157,7 +157,7 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; its last"):
+        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; the end"):
             await task
         after = await started(model)
     assert before != after

@@ -75,7 +75,7 @@ def test_a_schema_is_passed_as_it_is_and_the_answer_is_json(server, endpoint):
     assert error.value.answer == "Sure! Here is it"
 
 
-GARBAGE = "answered something else than a completion"
+GARBAGE = "did not answer with a completion"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Call functions of the user, such as checks and evaluators.
+"""Call functions of the user, such as checks and evaluators, in this one place.
 
 `call` turns their exceptions into typed errors. `evaluated` judges one candidate.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,6 @@ from heedful import errors, telemetry
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
-from heedful.models.call import user_code
 from heedful.models.contract import Message
 from heedful.redact import redact
 
@@ -53,6 +53,20 @@ _context: ContextVar[Context] = ContextVar("heedful_context")
 def context() -> Context:
     """Return the context of the running attempt. Raises LookupError outside an attempt."""
     return _context.get()
+
+
+@contextmanager
+def user_code(
+    failed: Callable[[BaseException], errors.HeedfulError],
+    kinds: tuple[type[BaseException], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn an exception of user code into `failed(exception)`; errors of heedful pass unchanged."""
+    try:
+        yield
+    except errors.HeedfulError:
+        raise
+    except kinds as error:  # user code
+        raise failed(error) from error
 
 
 async def call(

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
+from heedful.checks.evaluate import user_code
 from heedful.errors import InvalidInput, UnknownName, UsageError
-from heedful.models.call import user_code
 
 Check = Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""The names and shapes of earlier reflection systems, over the same core."""
+"""Functions with the names, arguments and results of earlier reflection systems."""
 
 from heedful.compat.guardrails import GuardedLoops as GuardedLoops
 from heedful.compat.guardrails import LoopGuardrails as LoopGuardrails

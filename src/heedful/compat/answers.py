@@ -1,4 +1,4 @@
-"""The answers of loop guardrails: the fields that earlier systems know, read from a stored loop."""
+"""The answers of loop guardrails, in the fields of earlier systems, made from a stored loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from heedful.loop import codec, decide, record, stop
 from heedful.store.records import StoredLoop
 
 ALIGNMENT, DRIFT = "alignment", "drift"
-BIAS = "bias: "  # how the keys of findings that are bias tags begin
+BIAS = "bias: "  # the prefix of the keys of findings that are bias tags
 VALID = "summary_valid"
-# The rule that ended a loop -> its name here; other rules keep their names.
+# The names of rules in these answers; other rules keep their names.
 ENDED: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """Return the name of an existing attempt: the name in its report, if there was one."""
+    """Return the name of an existing attempt, from its report or by default `ID_r1`, `ID_r2` …"""
     name = stored.loop.attempts[number - 1].reported_as
     return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 
 class LoopView:
-    """One decision on a stored loop: the latest, or the latest after attempt `number`.
+    """The latest decision on a stored loop, or the latest decision after attempt `number`.
 
-    `following` is the name of the next attempt. `facts` holds every field that earlier systems
-    know; before the first decision they are null, counts 0 and flags false.
+    `following` is the name of the next attempt. `facts` has all fields of the answers. Before the
+    first decision, values are None, counts are 0 and flags are False.
     """
 
     def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
@@ -50,23 +50,23 @@ class LoopView:
         self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
     def answer(self, shape: type[T], **more: Any) -> T:
-        """Return the facts in a shape, together with `more` of its fields."""
+        """Return an instance of the dataclass `shape`, filled from the facts and from `more`."""
         facts, names = self.facts | more, [field.name for field in fields(shape)]  # type: ignore[arg-type]
         return shape(**{name: facts[name] for name in names})
 
     def name(self, number: int) -> str:
-        """Return the name of an attempt by its number."""
+        """Return the name of the attempt with this number."""
         following = number > len(self.loop.attempts)
         return self._following if following else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
+        """Return the actor who overrides `rule` in this or a later decision, or ""."""
         actors = [lift.by for lift in self._lifted if lift.stop.rule == rule]
         actors += [each.by for each in self.loop.overrides if each.rule == rule and each.lifts(at)]
         return actors[0] if actors else ""
 
     def _limits(self) -> dict[str, Any]:
-        """Return what was decided and why, and the reruns, with the one just decided on."""
+        """Return the fields about the decision, its reasons and the reruns."""
         rules = stop.flat(self.policy.rules)
         limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
         most, count = min(limits, default=None), max(0, self.number - 1) + self.again
@@ -94,11 +94,11 @@ class LoopView:
         }
 
     def _wear(self) -> dict[str, Any]:
-        """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
+        """Return the fields about repeated bias tags and fatigue (0.0 before the first rerun)."""
         worn = self.decision.standing if self.decision else decide.Standing()
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
-        most = rule_of(self.policy, stop.Echo).times
+        most = decide.rule_of(self.policy, stop.Echo).times
         repeated = {
             key.removeprefix(BIAS): n for key, n in worn.echoes.items() if n >= min(2, most)
         }
@@ -109,7 +109,7 @@ class LoopView:
         }
 
     def _judged(self) -> dict[str, Any]:
-        """Return scores and bias tags of the attempt that was decided on, and who took part."""
+        """Return the fields about scores, bias tags and personas of the attempt decided on."""
         made = self.loop.attempts if self.number else ()
         attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
@@ -120,7 +120,7 @@ class LoopView:
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
-            # A summary that nobody judged is valid if it has text.
+            # A summary without a score is valid if it is not empty.
             "summary_valid": bool(scores.get(VALID, text and text.strip())),
             "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
             "orchestrator_persona": labels.get("orchestrator_persona"),
@@ -128,25 +128,20 @@ class LoopView:
         }
 
 
-def rule_of(policy: decide.Policy, kind: type[T]) -> T:
-    """Return the policy's rule of this kind, or the default one."""
-    return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
-
-
 def fatigue(level: float, before: float, policy: decide.Policy, improved: bool) -> dict[str, Any]:
-    """Return the fatigue of a loop, how it changed, and whether it ends the loop."""
+    """Return the fields about fatigue: its level, its change, and whether it ends the loop."""
     return {
         "reflection_fatigue": level,
         "previous_fatigue": before,
         "fatigue_increment": round(level - before, 3),
         "fatigue_increased": level > before,
         "improvement_detected": improved,
-        "threshold_exceeded": level >= rule_of(policy, stop.Fatigue).limit,
+        "threshold_exceeded": level >= decide.rule_of(policy, stop.Fatigue).limit,
     }
 
 
 def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
-    """Return which tags are an echo; at an echo the pessimist halts the loop."""
+    """Return the fields about bias tags; a tag that occurs `threshold` times is an echo."""
     repeated = [tag for tag, times in counts.items() if times >= threshold]
     return {
         "bias_repetition": bool(repeated),
@@ -161,7 +156,7 @@ def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionResult:
-    """The result of reflecting on a completion: scores, echo and fatigue."""
+    """The scores, the repeated bias tags and the fatigue of a completion."""
 
     alignment_score: float | None
     drift_score: float | None
@@ -176,7 +171,7 @@ class ReflectionResult:
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """Whether the loop is run again, as what, and why."""
+    """Whether the loop runs again, the name of the rerun, and the reasons."""
 
     decision: Literal["rerun", "finalize"]
     original_loop_id: str
@@ -194,7 +189,7 @@ class DecisionResult:
 
 @dataclass(frozen=True, slots=True)
 class LoopDecision:
-    """The decision on a completion; a repeated completion gets the latest decision."""
+    """The decision on a completion; a completion that is sent twice gets the latest decision."""
 
     status: Literal["success"]
     loop_id: str
@@ -234,7 +229,7 @@ class GuardrailsStatus:
 
 @dataclass(frozen=True, slots=True)
 class GuardrailsOverride:
-    """An override, as it was given."""
+    """The arguments of an override."""
 
     status: Literal["success"]
     loop_id: str

@@ -1,6 +1,6 @@
-"""Loop guardrails under the names of earlier systems, on the same stored loops.
+"""Loop guardrails with the names of earlier systems, on stored loops.
 
-The store knows which attempt a name belongs to: names are never parsed.
+Names of attempts are looked up in the store; the number of an attempt is never parsed from a name.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
 
-LONGEST_NAME = report.LONGEST + 20  # characters of the name of a rerun
+LONGEST_NAME = report.LONGEST + 20  # the most characters of the name of a rerun
 SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
 NOT_DONE = "Invalid reflection status. Must be 'done'."
-# The rules that the flags fatigue, max_reruns and bias_echo lift.
+# The rules that the flags fatigue, max_reruns and bias_echo override.
 RULES = ("fatigue", "attempts", "echo")
-COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # and the least that they may be
+COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # with their lowest values
 SHARES = ("alignment_threshold", "drift_threshold", "decay_rate")
 POSITIVE = ("fatigue_threshold", "base_increment", "improvement_threshold", "critical_threshold")
 Judge = Model | Embedder
@@ -47,14 +47,14 @@ _log = logging.getLogger("heedful")
 
 @dataclass(frozen=True, slots=True)
 class LoopGuardrails:
-    """The limits that decide when a loop runs again, and when it must end.
+    """The limits that decide when a loop runs again and when it must end.
 
-    A loop is fine if its alignment is at least `alignment_threshold` and its drift at most
-    `drift_threshold`. It ends after `max_reruns` reruns, when its fatigue reaches the lower of
-    `fatigue_threshold` and `critical_threshold`, or when a bias tag occurs for the
-    `bias_repetition_threshold`th time. A rerun in which no score improves by
-    `improvement_threshold` adds `base_increment` to the fatigue, up to `max_fatigue`; any other
-    rerun subtracts `decay_rate`. `reflection_persona` is who reflects. Raises InvalidInput.
+    A loop passes if its alignment is at least `alignment_threshold` and its drift at most
+    `drift_threshold`. It ends after `max_reruns` reruns, after `bias_repetition_threshold`
+    occurrences of a bias tag, or when its fatigue reaches the lower of `fatigue_threshold` and
+    `critical_threshold`. A rerun in which no score improves by `improvement_threshold` adds
+    `base_increment` to the fatigue, up to `max_fatigue`; other reruns subtract `decay_rate`.
+    `reflection_persona` names who reflects. Raises InvalidInput.
     """
 
     alignment_threshold: float = 0.75
@@ -84,7 +84,7 @@ class LoopGuardrails:
 
     @property
     def policy(self) -> decide.Policy:
-        """The policy with these limits; by default it equals the preset `orchestrator`."""
+        """The policy with these limits; with default limits, the preset `orchestrator`."""
         rules = (
             stop.MaxAttempts(self.max_reruns + 1),
             stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue),
@@ -97,19 +97,20 @@ class LoopGuardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
-        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
+        """Read settings from a mapping such as `os.environ`; ignore other names.
 
-        A name with the prefix `HEEDFUL_` comes first. Raises InvalidInput, which names the setting.
+        Names may be in upper or lower case. A name with the prefix `HEEDFUL_` has priority over the
+        same name without it. Raises InvalidInput.
         """
         return read_settings(cls, settings, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One run of a loop as a caller reports it; None means that a value is missing.
+    """One run of a loop, as a caller reports it; None means that a value is missing.
 
-    Scores are in 0..1. A bias tag has its `tag`, and if known its `severity` in 0..1. Raises
-    InvalidInput.
+    Scores are in 0..1. Each bias tag is a mapping with `tag` and, if known, `severity` (0..1).
+    Raises InvalidInput.
     """
 
     task: str | None = None
@@ -130,31 +131,31 @@ class Completion:
         for each in tags:
             tag = each.get("tag")
             if not isinstance(tag, str) or not tag.strip():
-                raise InvalidInput("tag", tag, "the name of a bias, a text")
+                raise InvalidInput("tag", tag, "a text that names a bias")
             record.check_share(f"severity of {tag}", each.get("severity", SEVERITY))
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores that were sent."""
+        """The reported scores by name."""
         scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
     def evaluation(self) -> record.Evaluation | None:
-        """The scores and bias tags that were sent, each tag once; None without any."""
+        """The reported scores and bias tags, without duplicates; None if nothing was reported."""
         findings = tuple({each["tag"]: bias(each) for each in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
         return record.Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
-        """The output, the summary, or both; None without either."""
+        """The output or the summary; a dict if both were reported, None if neither was."""
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
     def agrees(self, attempt: record.Attempt) -> bool:
-        """Return True if everything in the completion equals the stored attempt."""
+        """Return True if nothing in the completion differs from the stored attempt."""
         value, none = self.value, record.Evaluation()
         sent, stored = self.evaluation or none, attempt.evaluation or none
         known = {one.key: one.severity for one in stored.findings if one.key.startswith(BIAS)}
@@ -165,7 +166,7 @@ class Completion:
 
 
 def bias(given: Mapping[str, Any]) -> record.Finding:
-    """Return a bias tag as a finding, which is fed back and counted across attempts."""
+    """Convert a bias tag to a persistent finding of level "warning"."""
     tag, severity = redact(given["tag"]), float(given.get("severity", SEVERITY))
     what = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
     finding = record.Finding(PESSIMIST, what, "Write that part so that this no longer holds")
@@ -176,11 +177,11 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
 def judges_of(
     completion: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
-    """Return the check that judges the missing scores; an empty list if none is missing.
+    """Return a list with the check that judges missing scores; without missing scores, [].
 
-    `critics` are the host's, by role; `judge` takes the other roles. A Model can judge all of them,
-    an Embedder alignment and drift. Bias tags that were sent are not judged. Raises InvalidInput if
-    a score is missing and nothing can judge it.
+    `critics` are the host's critics by role; `judge` judges other roles. A Model judges any role,
+    an Embedder only alignment and drift. Reported bias tags are not judged again. Raises
+    InvalidInput if a score is missing and nothing can judge it.
     """
     missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
@@ -216,10 +217,10 @@ def judges_of(
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 
-    `judge` and the host's `critics`, by role, judge what callers leave out. With a `memory` of the
-    same store and scope, a loop that ends teaches its lessons. `overriding` is called with a loop
-    and a rule before an override is written. With `vouched`, scores and tags of callers count as
-    measured.
+    `judge` and `critics` (by role) judge scores that callers do not report. With a `memory` of the
+    same store and scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is
+    called before an override is written. `vouched` means that reported scores and tags count as
+    measurements.
     """
 
     store: Store
@@ -233,7 +234,7 @@ class GuardedLoops:
 
     @classmethod
     def of(cls, store: GuardedLoops | Store | str, **more: Any) -> GuardedLoops:
-        """Return the loops of a store, or of the store with this name."""
+        """Return the guarded loops of a store or of the store with this name."""
         if isinstance(store, GuardedLoops):
             return store
         return cls(open_store(store) if isinstance(store, str) else store, **more)
@@ -246,10 +247,11 @@ class GuardedLoops:
         rules: Sequence[str],
         by: str,
     ) -> LoopView:
-        """Store a completion and return the state of its loop; lift those `rules` that ended it.
+        """Store a completion, override those `rules` that ended its loop, and return the state.
 
-        The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
-        for an unknown loop without content, and the errors of `heedful.drive.report.report`.
+        An equal second completion changes nothing; a different one raises AttemptTaken. Raises
+        NotFound for an unknown loop without content, and the errors of
+        `heedful.drive.report.report`.
         """
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
@@ -259,7 +261,7 @@ class GuardedLoops:
             if not completion.scores and completion.value is completion.bias_tags is None:
                 if not stored.created:
                     raise NotFound("loop", name, self.store.url)
-                allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
+                allowed = "given: the summary, the output or the scores of this attempt"
                 raise InvalidInput("summary", None, allowed)
             known = stored.head.context
             goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
@@ -287,26 +289,22 @@ class GuardedLoops:
         return view
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
-        """Return the current state of a loop, or its state after an attempt.
-
-        Raises NotFound, StoreError.
-        """
+        """Return the state of a loop now or after attempt `number`. Raises NotFound."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         return LoopView(stored, await self._next_name(stored), number)
 
     async def find(self, name: str) -> tuple[StoredLoop, int]:
-        """Return the loop with an attempt of this name, and the number of the attempt.
+        """Return the loop and the number of the attempt called `name`.
 
-        The name is the id of the loop or the name of a rerun. An unknown name means the first
-        attempt of a new loop, whose `created` is 0. Raises InvalidInput, StoreError.
+        The name is the id of a loop (for its first attempt) or the name of a rerun. An unknown name
+        gives a new loop that is not stored; its `created` is 0. Raises InvalidInput, StoreError.
         """
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
-        if (stored := await self._read(name)) is not None:
-            return stored, 1
-        for end in range(len(name) - 1, 0, -1):
-            if name[end] != "_" or (stored := await self._read(name[:end])) is None:
-                continue
+        ids = [name, *(name[:end] for end in range(len(name) - 1, 0, -1) if name[end] == "_")]
+        for stored in await self._read(ids):
+            if stored.id == name:
+                return stored, 1
             following = len(stored.loop.attempts) + 1
             for attempt in range(2, following):
                 if answers.name_of(stored, attempt) == name:
@@ -318,14 +316,14 @@ class GuardedLoops:
         return StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), 1
 
     async def known(self, name: str) -> tuple[StoredLoop, int]:
-        """Return what `find` does. Raises NotFound, StoreError."""
+        """Do as `find`, but raise NotFound for an unknown name."""
         found = await self.find(name)
         if not found[0].created:
             raise NotFound("loop", name, self.store.url)
         return found
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
-        """Let a loop go on past rules, if all of them may be lifted. Raises OverrideRefused."""
+        """Override all of these rules, or none of them. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:
@@ -335,16 +333,13 @@ class GuardedLoops:
                 self.overriding(id, rule)
             await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
-    async def _read(self, id: str) -> StoredLoop | None:
-        try:
-            return await self.store.read(self.scope, loop_store.read, id)
-        except NotFound:
-            return None
+    async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
+        return await self.store.read(self.scope, loop_store.read_many, ids)
 
     async def _next_name(self, stored: StoredLoop) -> str:
-        """Return the name of the next attempt: `ID_r1` for the second, if no loop has that id."""
+        """Return a new name for the next attempt, such as `ID_r1`; never the id of a loop."""
         dashes = "_"
-        while await self._read(name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"):
+        while await self._read([name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"]):
             dashes += "_"
         return name
 
@@ -361,10 +356,11 @@ async def process_loop_completion(
     override_bias_echo: bool = False,
     **content: Any,
 ) -> dict[str, Any]:
-    """Decide whether a loop that was run is run again; the reference lists the answer's fields.
+    """Report a completed run of a loop, and return whether the loop runs again.
 
-    `content` are the fields of `Completion`. A status other than "done" is answered with an error.
-    Raises NotFound, InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
+    `content` has the fields of `Completion`. docs/reference.md lists the fields of the answer. A
+    status other than "done" gives an answer with status "error". Raises NotFound, InvalidInput,
+    Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE:
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
@@ -401,10 +397,10 @@ async def override_guardrails(
     override_bias_echo: bool = False,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Let a loop go on past limits, for the next decision that a limit would stop.
+    """Override limits of a loop for the next decision in which they would end it.
 
-    A loop that has ended is decided again at once. Raises NotFound, StoreError, and OverrideRefused
-    for a loop that passed or without an actor.
+    A loop that has ended is decided again immediately. Raises NotFound, StoreError, and
+    OverrideRefused for a loop that passed or if `override_by` is missing.
     """
     loops = GuardedLoops.of(store)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
@@ -417,7 +413,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all facts of one attempt; it is pending before its report. Raises NotFound."""
+    """Return all fields about an attempt. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, number = await loops.known(loop_id)
     made = len(stored.loop.attempts)
@@ -441,9 +437,9 @@ async def enforce_rerun_limits(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Return whether a loop has used up its reruns; an override allows one more.
+    """Return whether a loop has used up its reruns; `override_max_reruns` allows one more.
 
-    A repeated override is given only once. An unknown loop has had no reruns. Raises
+    A second override before the next rerun has no effect. An unknown loop has 0 reruns. Raises
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
@@ -470,9 +466,9 @@ async def detect_bias_repetition(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Return whether bias tags would be an echo in the scope if the next attempt had them.
+    """Return whether these bias tags would be an echo if the next attempt had them.
 
-    Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
+    Occurrences in other loops of the scope count. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops, completion = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     stored, _ = await loops.find(loop_id)
@@ -490,16 +486,16 @@ async def calculate_fatigue_score(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Return the fatigue of a loop if its next attempt had these scores; 0.0 at its first.
+    """Return the fatigue that a loop would have if its next attempt had these scores.
 
-    Writes nothing, because a completion writes its scores. Raises InvalidInput, StoreError.
+    The first attempt has fatigue 0.0. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored, _ = await loops.find(loop_id)
     policy = codec.policy_from(stored.head.policy)
-    rule = answers.rule_of(policy, stop.Fatigue)
+    rule = decide.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
     after = _then(loop, completion)
@@ -518,9 +514,9 @@ async def log_rerun_reasoning(
     overridden_by: str | None = None,
     reflection_persona: str | None = None,
 ) -> dict[str, Any]:
-    """Log, to the logger `heedful`, why a loop runs again; return the reasoning with its time.
+    """Log why a loop runs again, to the logger `heedful`; return the reasons with a timestamp.
 
-    The decision itself is stored elsewhere. Raises InvalidInput.
+    Stores nothing. Raises InvalidInput.
     """
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
@@ -542,6 +538,6 @@ def _rules(*flags: bool) -> list[str]:
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:
-    """Return the loop with one more attempt, which has only an evaluation."""
+    """Return the loop with one more attempt, made of the completion's scores and tags."""
     evaluation = completion.evaluation or record.Evaluation()
     return loop.then(record.Attempt(len(loop.attempts) + 1, record.Candidate(""), evaluation))

@@ -1,4 +1,4 @@
-"""Corrected errors, and mistakes with their corrections, under the names of earlier systems."""
+"""Store and find corrected errors and mistakes, under the names of earlier systems."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 from heedful.store.runs import iso
 
-MERGE = 0.85  # two lessons that are at least so similar may be merged
-COMPARED = 50  # the newest lessons of the same type, with which a new lesson is compared
+MERGE = 0.85  # the cosine from which on two lessons may be merged
+COMPARED = 50  # a new lesson is compared with this many lessons of its type
 _log = logging.getLogger("heedful")
 
 
@@ -31,8 +31,8 @@ _log = logging.getLogger("heedful")
 class Reflection:
     """The lesson of one self-correction.
 
-    `error_signature` identifies the error, `context` is what was being done, `iteration` counts
-    from 0, `quality_delta` is the quality after minus the quality before.
+    `error_signature` identifies the error. `context` describes the work during which it occurred.
+    `iteration` counts from 0. `quality_delta` is the quality after minus the quality before.
     """
 
     error_type: str
@@ -45,7 +45,7 @@ class Reflection:
 
 
 def compute_error_signature(error_type: str, content: str) -> str:
-    """Return the first 16 hex digits of SHA-256 of `error_type:content`, lower-cased, stripped."""
+    """Return 16 hex digits of the SHA-256 of `error_type:content`, stripped and in lower case."""
     check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
 
@@ -59,9 +59,9 @@ def create_reflection_from_evaluation(
     quality_before: float | None,
     quality_after: float | None,
 ) -> Reflection | None:
-    """Return what an evaluation teaches, or None; store nothing.
+    """Return the lesson of an evaluation, or None without a lesson; store nothing.
 
-    Works as `heedful.lessons.learn.learn_from_evaluation`. Raises InvalidInput.
+    The arguments are those of `heedful.lessons.learn.learn_from_evaluation`. Raises InvalidInput.
     """
     run = query, context, iteration, quality_before, quality_after
     lesson = learn_from_evaluation(critique, verification_results, *run)
@@ -77,11 +77,11 @@ async def persist_reflection(
     changed_behavior: bool,
     similarity_threshold: float = MERGE,
 ) -> int | None:
-    """Store a reflection that changed behaviour and return its id; None for any other.
+    """Store a reflection and return its id; without changed behaviour, return None.
 
-    The same reflection again is counted and has the same id. If the memory has an embedder, the log
-    names similar lessons of the same type, from `similarity_threshold` (0..1) on. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    A reflection that is already stored is counted and keeps its id. If the memory has an embedder,
+    lessons of the same type with a similarity of at least `similarity_threshold` (0..1) are logged.
+    Raises InvalidInput, QuotaExceeded, StoreError.
     """
     check_share("similarity_threshold", similarity_threshold)
     if not changed_behavior:
@@ -114,10 +114,10 @@ async def persist_reflection(
 async def retrieve_similar_reflections(
     signature: str, memory: Memory, limit: int = 5, error_type: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the reflections with this signature, newest first, as entries with `id` and `seen`.
+    """Return the reflections with this signature, newest first, as mappings.
 
-    An entry has `content, rationale, category, tags` and `context`, with the query and the context
-    cut at 200 characters. Raises InvalidInput, StoreError.
+    The keys are `id`, `content`, `rationale`, `category`, `tags`, `context` (query and context, 200
+    characters of each) and `seen` (the number of sightings). Raises InvalidInput, StoreError.
     """
     check_integer("limit", limit)
     return [
@@ -127,10 +127,9 @@ async def retrieve_similar_reflections(
 
 
 async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
-    """Return the reflections with this signature; the result is true if its `count` is above 0.
+    """Return the sightings of the error with this signature; the result is falsy without any.
 
-    Counts every sighting of the error. Raises InvalidInput and StoreError: an error of the store
-    never means "not seen".
+    Raises InvalidInput, and StoreError: an error of the store never means "not seen".
     """
     for row in await _with_signature(signature, memory, 1, ""):
         return await memory.seen(row["error_type"], row["text"])
@@ -145,9 +144,9 @@ async def _with_signature(
     return await memory.store.read(memory.scope, patterns.list_lessons, tagged, limit)
 
 
-MISTAKE = "mistake"  # the error type of its lessons
-SIMILAR = 0.7  # the words that two prompts share, divided by the words in either
-NEAR = 50  # how many of the nearest recalled examples are compared by words
+MISTAKE = "mistake"  # the error type of stored mistakes
+SIMILAR = 0.7  # the number of words in both prompts, divided by the number in either
+NEAR = 50  # the number of recalled examples whose words are compared
 LONGEST = 1_000  # characters of one text in a prompt
 HEAD = "Past mistakes to learn from (data, not instructions):"
 
@@ -157,8 +156,8 @@ async def store(
 ) -> dict[str, Any]:
     """Store a prompt, the mistake in its answer, and the correction; return the entry.
 
-    `trust` says who wrote the correction. From a tool or a document it waits in quarantine. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    `trust` says who wrote the correction. A correction from a tool or document goes to quarantine.
+    Raises InvalidInput, QuotaExceeded, StoreError.
     """
     check_texts(prompt=prompt, mistake=mistake, correction=correction)
     for name, text in (("prompt", prompt), ("mistake", mistake)):
@@ -172,9 +171,10 @@ async def store(
 async def retrieve_similar(
     memory: Memory, prompt: str, limit: int = 5, threshold: float = SIMILAR
 ) -> list[dict[str, Any]]:
-    """Return entries whose prompts share at least `threshold` of their words, most similar first.
+    """Return the entries with the most similar prompts, most similar first.
 
-    The share is Jaccard's, 0..1. Raises InvalidInput, StoreError.
+    The similarity is the Jaccard index of the words, at least `threshold` (0..1). Raises
+    InvalidInput, StoreError.
     """
     check_integer("limit", limit)
     check_share("threshold", threshold)
@@ -191,7 +191,7 @@ async def retrieve_similar(
 
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return entries as examples for a prompt, as data between delimiters; "" for none."""
+    """Return entries as text for a prompt, between delimiters; "" without entries."""
     names = ("prompt", "mistake", "correction")
     shown = {
         f"{name} {n}": cut_middle(sanitize(entry[name]), LONGEST)
@@ -202,12 +202,12 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 async def clear(memory: Memory) -> int:
-    """Forget everything that the scope of a memory has learnt; return the number of lessons."""
+    """Delete all lessons in the scope of the memory; return their number."""
     return await memory.clear()
 
 
 async def count(memory: Memory) -> int:
-    """Return the number of entries that may be recalled."""
+    """Return the number of entries that recall can find."""
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 

@@ -1,16 +1,17 @@
-"""Generate, critique, revise: single steps under the names of earlier systems."""
+"""Single steps of generating, critiquing and revising, under the names of earlier systems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
-from heedful.drive.drive import Result
-from heedful.drive.generate import Revise, revised
+from heedful.checks.evaluate import Check, Evaluate
+from heedful.drive.drive import Result, run
+from heedful.drive.generate import Revise
 from heedful.loop import decide, policies, record, stop
 
-# The rules that end a loop before it has converged.
+# Rules that end a loop although it has not converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
 
 
@@ -24,50 +25,51 @@ async def run_iteration(
     goals: Sequence[record.Goal] = (),
     policy: decide.Policy = policies.reflection,
 ) -> dict[str, Any]:
-    """Judge a candidate, revise it once if it does not pass, and judge the revision.
+    """Judge a candidate; if it does not pass, revise it once and judge the revision.
 
-    Returns the better of the two as `candidate`, the `critique` of the first (`severity` 0..1,
-    `issues`, `suggestions`), whether they have `converged`, and as `improvement` how much less
-    severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
+    The result has these keys: `candidate` is the better candidate. `critique` of the first one has
+    `severity` (0..1), `issues` and `suggestions`. `converged` is True if a further attempt is not
+    worthwhile. `improvement` is how much less severe the revision is (-1..1). Raises InvalidInput,
+    CheckFailed, GenerateFailed, ModelError.
     """
-    record.check_goals(tuple(goals))
-    loop = record.Loop("iteration", tuple(goals), improves=policy.improvement)
-    values, at = [candidate], Context(task)
-    while True:
-        value, made = values[-1], record.Candidate.of(values[-1])
-        judged = await evaluated(value, at, checks, evaluate)
-        near = stop.find_near_repeat(made, loop.attempts)
-        loop = loop.then(record.Attempt(len(values), made, judged, repeats=near))
-        first = loop.attempts[0].evaluation or record.Evaluation()
-        if len(values) == 2 or isinstance(decide.decide(loop, policy), decide.Done):
-            break
-        at = Context(task, 2, previous=candidate)
-        values.append((await revised(revise, at, first.findings)).values[0])
+    result = await run(
+        task,
+        generate=lambda task, hint: candidate,
+        revise=revise,
+        initial=candidate,
+        checks=checks,
+        evaluate=evaluate,
+        goals=goals,
+        policy=replace(policy, rules=(*policy.rules, stop.MaxAttempts(2))),
+        store=None,
+    )
+    judged = [attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts]
+    first = judged[0]
     complaints = [finding for finding in first.findings if finding.level != "note"]
     return {
-        "candidate": values[(loop.best or 1) - 1],
+        "candidate": result.candidate,
         "critique": {
             "severity": first.worst,
             "issues": [finding.message for finding in complaints],
             "suggestions": [finding.fix for finding in complaints if finding.fix],
         },
-        "converged": check_convergence(loop, policy),
-        "improvement": improvement_score(first, judged),
+        "converged": check_convergence(result.loop, policy),
+        "improvement": improvement_score(first, judged[-1]),
     }
 
 
 def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflection) -> bool:
-    """Return True if a loop passed, or if no further attempt would improve it."""
+    """Return True if the loop passed, or if under `policy` a rule that is not a limit stops it."""
     return _settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop passed, or a rule stopped it that is not a limit."""
+    """Return True if the loop passed or was stopped by a rule that is not a limit."""
     return _settled(result.verdict)
 
 
 def improvement_score(before: record.Evaluation, after: record.Evaluation) -> float:
-    """Return how much less severe the worst finding became, -1..1; above 0 is better."""
+    """Return by how much the highest severity fell, in -1..1; above 0 is better."""
     return round(before.worst - after.worst, 3)
 
 

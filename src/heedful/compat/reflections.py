@@ -1,4 +1,4 @@
-"""Reflections under the names and in the shapes of earlier systems."""
+"""Generate, store and query reflections, with the names and results of earlier systems."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-LISTED = 10_000  # how many of the most seen lessons are searched without a text
-OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
+LISTED = 10_000  # without a query text, this many of the most seen lessons are searched
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reflections:
-    """Whether a host reflects, and how it dreams: "lite" on demand only, "full" periodically too.
+    """Settings of a host: whether it reflects, and when it consolidates its memory.
 
-    The host calls both, because heedful never reflects or dreams by itself. Raises InvalidInput.
+    `mode` "lite" means on demand only, "full" also periodically. The host must call both, because
+    heedful never reflects or consolidates by itself. Raises InvalidInput.
     """
 
     enabled: bool = True
@@ -49,23 +49,23 @@ class Reflections:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Reflections:
-        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
+        """Read HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE from a mapping.
 
-        They are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, or else the older names
-        REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
+        The older names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE work, too. Names may be
+        in lower case; other names are ignored. Raises InvalidInput.
         """
         known = {str(name).lower(): str(value).strip().lower() for name, value in settings.items()}
         values: dict[str, Any] = {}
-        for name, older in OLDER.items():
-            spellings = f"heedful_reflection_{name}", older
-            if given := [known[spelling] for spelling in spellings if spelling in known]:
-                values[name] = TRUTHS.get(given[0], given[0]) if name == "enabled" else given[0]
-        return cls(**values)
+        for name in ("enabled", "mode"):
+            for key in (f"reflective_memory_{name}", f"heedful_reflection_{name}"):
+                values |= {name: known[key]} if key in known else {}
+        enabled = values.pop("enabled", True)
+        return cls(TRUTHS.get(enabled, enabled), **values)
 
 
 @dataclass(frozen=True, slots=True)
 class RunMetadata:
-    """A run: its outcome, its task, its number of events and its session."""
+    """The outcome, task, number of events and session of a run."""
 
     outcome: str
     task_description: str
@@ -75,7 +75,7 @@ class RunMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionAnswer:
-    """What a run taught; `importance` and `confidence` are in 0..1."""
+    """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1."""
 
     reflection_id: str
     strategy_id: str | None
@@ -93,7 +93,7 @@ class ReflectionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionRow:
-    """One reflection or strategy of the memory."""
+    """A reflection or a strategy in memory."""
 
     reflection_id: str
     kind: Literal["reflection", "strategy"]
@@ -107,7 +107,7 @@ class ReflectionRow:
 
 
 class Generated(dict[str, Any]):
-    """The answer of `generate_reflection`: a dictionary that also holds the lessons to store."""
+    """The answer of `generate_reflection`: a dict that also has the lessons, as `result`."""
 
     def __init__(self, result: Reflected) -> None:
         self.result: Reflected = result
@@ -137,12 +137,12 @@ async def generate_reflection(
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
 ) -> dict[str, Any]:
-    """Return what a run teaches, without storing it; no model is asked about a known failure.
+    """Return the lesson of a run, without storing it.
 
-    The ids are the names of the two lessons, so the same failure has the same ids. Without a
-    strategy its id and text are None; without an error the category is None. `trust` (who wrote the
-    task and the user's words) and `on_model_error` are those of `reflect`. Raises InvalidInput,
-    ModelError, StoreError.
+    A failure that is already known is not sent to the model. Equal failures have equal ids. Without
+    a strategy, `strategy_id` and `strategy_text` are None; without an error, `error_category` is
+    None. `trust` says who wrote the task and the user's messages; `trust` and `on_model_error` are
+    arguments of `reflect`. Raises InvalidInput, ModelError, StoreError.
     """
     episode = await asyncio.to_thread(_read_episode, context)
     for name in ("tenant_id", "project_id"):
@@ -172,10 +172,10 @@ async def store_reflection(
     *,
     store: Memory | Store | str = STORE,
 ) -> dict[str, str | None]:
-    """Store a generated reflection; return the ids of both lessons. A repeated run adds nothing.
+    """Store a generated reflection; return the ids of its lessons.
 
-    `result` must be the object that `generate_reflection` returned, because another dictionary does
-    not say who wrote its words. Raises InvalidInput, QuotaExceeded, StoreError.
+    Storing it twice adds nothing. `result` must be the object that `generate_reflection` returned,
+    because a copy does not say who wrote its text. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     if not isinstance(result, Generated):
         raise InvalidInput("result", result, "the answer of generate_reflection, not a copy")
@@ -202,10 +202,11 @@ async def query_reflections(
     *,
     store: Memory | Store | str = STORE,
 ) -> list[dict[str, Any]]:
-    """Return the reflections and strategies that fit a text, best first.
+    """Return at most `k` reflections and strategies for a query, best first.
 
-    Without a text, returns the most important ones. They have any of the `tags`, or all of them
-    with `match="all"`. Quarantined ones are left out. Raises InvalidInput, StoreError.
+    Without `query_text`, return the most important lessons. With `tags`, a lesson needs any of
+    them, or all of them with `match="all"`. Quarantined lessons are left out. Raises InvalidInput,
+    StoreError.
     """
     check_integer("k", k)
     check_share("min_importance", min_importance)
@@ -245,7 +246,7 @@ async def query_reflections(
 
 
 def _read_episode(context: Mapping[str, Any]) -> Episode:
-    """Return the episode of a run; times and ids that are Python objects become texts."""
+    """Return the episode of a run; values that JSON cannot hold become text."""
     try:
         value = json.loads(json.dumps(dict(context), default=str))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""Records of a loop as plain JSON data, exact in both directions.
+"""Convert records of a loop to JSON data and back, without loss.
 
-`to_document` and `from_document` follow the fields of the dataclasses. A document leaves out fields
-with their default value, except those in `_WRITTEN`. Verdicts, rules and policies add a name that
-says which kind it is. User code (a rule, a measure of improvement) is named, not stored.
+`to_document` and `from_document` use the fields of the dataclasses. A document omits fields that
+have their default value, except fields in `_WRITTEN`. Documents of verdicts, rules and policies
+also have a name of their kind. For user code (a rule or `improvement`) only the name is stored.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
 T = TypeVar("T")
 Plain = dict[str, Any]
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-# Fields that are written even with their default value; of other records those without a default
-# value, and those whose default is made by a factory.
+# Fields that are written even with their default value. Records that are not listed here write
+# only fields without a default, or with a default factory.
 _WRITTEN: Mapping[type, frozenset[str]] = {
     Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),
@@ -35,7 +35,7 @@ _WRITTEN: Mapping[type, frozenset[str]] = {
 
 
 def to_document(record: Any) -> Plain:
-    """Return a record, and the records in it, as JSON data."""
+    """Return a record and all records inside it as JSON data."""
     if isinstance(record, LiftedStop):
         return {**to_document(record.stop), "by": record.by, "override": record.override}
     document = {}
@@ -47,7 +47,7 @@ def to_document(record: Any) -> Plain:
 
 
 def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
-    """Return the record of that kind; the inverse of `to_document`."""
+    """Return the record of type `kind` that `to_document` turned into `plain`."""
     values = dict(plain)
     for name, read in _readers(kind).items():  # type: ignore[arg-type]  # mypy: no Hashable
         if name in values:
@@ -57,7 +57,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with the default value that is left out; MISSING if it is written."""
+    """Return each field with the value that is omitted; MISSING if every value is written."""
     written = _WRITTEN.get(kind)
     held: Any = {field.name: field.default for field in fields(kind)}
     if written is not None:
@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
-    """Return a function for each field whose value is not stored as it is."""
+    """Return, for each field that is not plain JSON, the function that reads its stored value."""
     hints = get_type_hints(kind)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
     return {name: reader for name, reader in readers.items() if reader}
@@ -98,32 +98,36 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def verdict_to(verdict: Verdict) -> Plain:
-    """Return a verdict as JSON data; `verdict` is "again" or "done"."""
+    """Return a verdict as JSON data, with `verdict` as "again" or "done"."""
     return {"verdict": "again" if isinstance(verdict, Again) else "done", **to_document(verdict)}
 
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
-    """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
+    """Return the verdict that `verdict_to` wrote; ignore unknown fields."""
     kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
-    names = plain.keys() & kind.__dataclass_fields__
-    return from_document(kind, {name: plain[name] for name in names})
+    return _known(kind, plain)
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
-    """Return a verdict with the loop's standing and the time of the decision, as JSON data."""
+    """Return a verdict, the loop's standing and the time of the decision as JSON data."""
     when = {"decided": decided} if decided else {}
     return verdict_to(verdict) | (to_document(standing) if standing is not None else {}) | when
 
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
-    """Return the decision; the inverse of `decision_to`, with the columns stored beside it."""
-    names = plain.keys() & Standing.__dataclass_fields__
-    standing = Standing(**{name: plain[name] for name in names})
+    """Return the decision that `decision_to` wrote, made after `attempt` and recorded `at`."""
+    standing = _known(Standing, plain)
     return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
 
 
+def _known(kind: type[T], plain: Mapping[str, Any]) -> T:
+    """Return what `from_document` returns, but ignore unknown fields."""
+    names = plain.keys() & {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return from_document(kind, {name: plain[name] for name in names})
+
+
 def rule_to(rule: StopRule) -> Plain:
-    """Return a shipped rule with its settings; of a rule of the user's own only the name."""
+    """Return a built-in rule with its settings as JSON data; for user code only its name."""
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
     name = rule_name(rule)
@@ -133,12 +137,12 @@ def rule_to(rule: StopRule) -> Plain:
 
 
 def rule_from(plain: Mapping[str, Any]) -> StopRule:
-    """Return the shipped rule that `plain` describes. Raises InvalidInput naming rule or field."""
+    """Return the built-in rule that `plain` describes. Raises InvalidInput."""
     settings = dict(plain)
     name = settings.pop("rule", "")
     if name == "all":
-        return All(*map(rule_from, _rules(settings)))
-    if name not in RULES:
+        return All(*rules_from(settings))
+    if not isinstance(name, str) or name not in RULES:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
     try:
         return RULES[name](**settings)
@@ -146,11 +150,16 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         field = f"{name}.{error.field.removeprefix(name).strip()}".rstrip(".")
         raise InvalidInput(field, error.value, error.allowed) from error
     except TypeError as error:
-        raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
+        raise InvalidInput(f"rule {name}", settings, f"settings of this rule ({error})") from error
+
+
+def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
+    """Return the built-in rules that `plain["rules"]` lists. Raises InvalidInput."""
+    return tuple(map(rule_from, _rules(plain)))
 
 
 def policy_to(policy: Policy) -> Plain:
-    """Return a policy as JSON data; rules of the user's own are named, not stored."""
+    """Return a policy as JSON data, with user code by name only."""
     better = policy.improvement if type(policy.improvement) is Improvement else None
     plain: Plain = {
         "name": policy.name,
@@ -164,7 +173,7 @@ def policy_to(policy: Policy) -> Plain:
 
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
-    """Return the policy that `plain` describes, without rules that are the user's own code."""
+    """Return the policy that `plain` describes, without rules that are user code."""
     rules = _rules(plain)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
     return Policy(
@@ -177,20 +186,20 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
-    """Return what counts as improvement under the policy that `plain` describes."""
+    """Return the `improvement` of the policy that `plain` describes; the default for user code."""
     gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Improvement(against=against) if gain is None else Improvement(gain, against)
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
-    """Return True if `policy_from` gives the whole policy: no part of it is the user's own code."""
+    """Return True if `policy_from(plain)` restores the whole policy: no part of it is user code."""
     return plain.get("min_gain") is not None and not any(map(_has_own_code, _rules(plain)))
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     rules = plain.get("rules")
-    if not isinstance(rules, list | tuple):
-        raise InvalidInput("rules", rules, "a list of rules")
+    if not isinstance(rules, list | tuple) or not all(isinstance(r, Mapping) for r in rules):
+        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
     return rules
 
 
@@ -199,4 +208,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Replace rules that were all user code; the stored verdicts hold their answers."""
+    """Never stop the loop; the only rule of a restored policy whose rules were all user code."""

@@ -1,7 +1,7 @@
-"""Decide whether a loop goes on: one pure function of a loop and a policy.
+"""Decide whether a loop continues: a pure function of a loop and a policy.
 
-Beside it: what an override changes, why a recorded decision fell as it did, and how close a loop is
-to its limits (`Standing`).
+This module also applies overrides, gives the reasons for recorded decisions, and measures how close
+a loop is to its limits (`Standing`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRul
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When a loop stops, what counts as improvement, and what to do without a score.
+    """The stop rules of a loop, what counts as improvement, and default goals.
 
-    `rules` is a tuple of stop rules, any one of which ends the loop. `unscored` is "stop" or
-    "again". `goals` are the default for loops without goals.
+    Each of the `rules` alone ends a loop. `unscored` says what to do if a goal has no score: "stop"
+    or "again". `goals` apply to loops without goals of their own.
     """
 
     rules: tuple[StopRule, ...]
@@ -44,9 +44,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One reason to try again: the check or score that is not satisfied, and a sentence about it.
+    """One reason to try again; `code` is the name of a failed check or of a missed score.
 
-    `reason` is a code for programs, such as `alignment_threshold_not_met` or `words_failed`.
+    `detail` is a sentence for people, `reason` a code for programs, such as `words_failed`.
     """
 
     code: str
@@ -56,7 +56,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop:
-    """An overridden rule, who overrode it, and the index of the override in the loop."""
+    """A stop that an override suspended: by whom, and the index of the override in the loop."""
 
     stop: Stop
     by: str
@@ -65,7 +65,7 @@ class LiftedStop:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Make another attempt, with this feedback; the verdict consumes the overrides of `lifted`."""
+    """The verdict to make another attempt; the overrides in `lifted` count as used once more."""
 
     reasons: tuple[Trigger, ...] = ()
     feedback: str = ""
@@ -74,7 +74,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The loop has ended; `best` is None only if nothing was evaluated."""
+    """The verdict that ends a loop; `best` is the number of its best attempt, if any."""
 
     best: int | None
     passed: bool
@@ -88,7 +88,7 @@ State = Literal["open", "passed", "stopped"]
 
 
 def check_types(loop: object, policy: object) -> None:
-    """Raise InvalidInput unless these are a Loop and a Policy."""
+    """Raise InvalidInput unless `loop` is a Loop and `policy` is a Policy."""
     if not isinstance(loop, Loop):
         raise InvalidInput("loop", loop, "a Loop")
     if not isinstance(policy, Policy):
@@ -96,11 +96,11 @@ def check_types(loop: object, policy: object) -> None:
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
-    """Decide whether `loop` goes on under `policy`; deterministic, without a clock or a store.
+    """Decide whether `loop` continues under `policy`; reads no clock and no store.
 
-    Passing is decided first. Then every rule is asked, overrides lift the rules they may lift, and
-    the remaining rules stop the loop, in the order of `heedful.loop.stop.PRECEDENCE`. Raises
-    InvalidInput if it is given anything but a Loop and a Policy.
+    A loop whose last attempt passes is done. Otherwise every rule is called, and overrides suspend
+    some of the rules that stop. The remaining stops end the loop; their order is
+    `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of another type.
     """
     check_types(loop, policy)
     last = loop.attempts[-1] if loop.attempts else None
@@ -126,10 +126,11 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 
 
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
-    """Raise OverrideRefused unless an override is allowed after this verdict.
+    """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
-    Refused are rules that cannot be lifted or that the policy does not have, overrides without an
-    actor, for no decision or expired at `at` (in seconds since 1970), and loops that passed.
+    The policy must have the rule, and the rule must allow overrides. The override needs an actor
+    and at least one decision, must expire later than `at` (seconds since 1970), and the loop must
+    not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
@@ -139,7 +140,7 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     counted = type(decisions) is int and 1 <= decisions <= LARGEST
     timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
     for name, value, right, allowed in (
-        ("by", by, isinstance(by, str) and by.strip(), "name the actor who lifts the rule"),
+        ("by", by, isinstance(by, str) and by.strip(), "name the actor who overrides the rule"),
         ("why", why, isinstance(why, str), "be text"),
         ("decisions", decisions, counted, "be an integer of at least 1"),
         ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
@@ -147,15 +148,15 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
         if not right:
             raise OverrideRefused(f"{name} is {value!r}; it must {allowed}")
     if isinstance(verdict, Done) and verdict.passed:
-        raise OverrideRefused("the loop passed; there is nothing to lift")
+        raise OverrideRefused("the loop passed; there is nothing to override")
 
 
 def apply_override(
     loop: Loop, policy: Policy, verdict: Verdict, override: Override
 ) -> tuple[Loop, Verdict]:
-    """Return the loop with one more override and its verdict; a stopped loop is decided again.
+    """Add an override to a loop; return the loop and its verdict. Raises OverrideRefused.
 
-    Raises OverrideRefused, as `check_override` does.
+    A stopped loop is decided again; an open loop keeps its verdict.
     """
     check_override(override, verdict, policy, loop.at)
     loop = replace(loop, overrides=(*loop.overrides, override))
@@ -166,7 +167,7 @@ def apply_override(
 
 
 def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
-    """Return the loop after its verdict; a verdict to go on consumes the overrides it used."""
+    """Return the loop with `used` raised by 1 in each override that `verdict` lists as lifted."""
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
     overrides = [*loop.overrides]
@@ -176,7 +177,7 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
-    """List every error, then every goal that is unmet or unscored, in declared order."""
+    """Return a trigger for each error, then for each goal that is missed or has no score."""
     found = [
         Trigger(f.check, record.clean(f.message, 200), f"{f.check}_failed")
         for f in evaluation.errors
@@ -195,7 +196,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """List the stops in order of precedence, each with the names of overrides that lift it."""
+    """Return the stops by precedence, each with the names of rules whose override suspends it."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -207,12 +208,12 @@ def _spoken(
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
-            name = f"what the rule {rule_name(rule)!r} answers"
-            raise InvalidInput(name, detail, "text that says why the loop must end, or None")
+            name = f"the result of rule {rule_name(rule)!r}"
+            raise InvalidInput(name, detail, "a text that says why the loop must end, or None")
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
-    def place(rule: str) -> int:  # of an `All` the last of its members
+    def place(rule: str) -> int:  # an `All` has the place of its last member
         named = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
         return max(named, default=len(PRECEDENCE))
 
@@ -220,7 +221,7 @@ def _spoken(
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
-    """Return the names under which rules, or their members, can be lifted."""
+    """Return the names of the rules, and of members of `All`, that an override can suspend."""
     return LIFTABLE & {rule_name(part) for part in flat(rules)}
 
 
@@ -228,8 +229,8 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is the level (0..1), `change` what the last attempt added to it. `echoes` counts, for
-    each finding of the last attempt, the attempts that had it.
+    `fatigue` is in 0..1; `change` is how much the last attempt added. `echoes` counts, for each key
+    of a finding in the last attempt, the attempts with this key.
     """
 
     fatigue: float = 0.0
@@ -239,9 +240,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A recorded verdict, and after how many attempts it was made.
+    """A recorded verdict; `attempt` is the number of attempts before it.
 
-    `decided` is when it was made and `at` when it was recorded, in seconds since 1970.
+    The verdict was made at `decided` and recorded `at`, both in seconds since 1970.
     """
 
     attempt: int
@@ -255,9 +256,9 @@ class Decision:
 class Reasoning:
     """The reasons for one decision.
 
-    `reason` is a code: that of the first trigger if the loop goes on, the rule's name if it stops,
-    or "passed". `spoke` holds every rule that asked to stop, `lifted` those that were overridden.
-    `rerun` is 0 for the first try. `labels` are those of the attempt.
+    `decided` is "again", "passed" or "stopped". `reason` is a code: the first trigger's reason, or
+    "passed", or the name of the first rule that stopped the loop. `spoke` has the stops of all
+    rules, `lifted` the stops that overrides suspended. `labels` come from the attempt.
     """
 
     loop: str
@@ -274,40 +275,40 @@ class Reasoning:
 
     @property
     def rerun(self) -> int:
-        """How many attempts followed the first try."""
+        """The number of attempts after the first."""
         return max(0, self.attempt - 1)
 
 
 def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
-    """Return the newest verdict; a loop without decisions goes on."""
+    """Return the newest verdict, or `Again()` without decisions."""
     return decisions[-1].verdict if decisions else Again()
 
 
 def state_after(verdict: Verdict) -> State:
-    """Return the state of a loop after a verdict."""
+    """Return the state of a loop after `verdict`."""
     if not isinstance(verdict, Done):
         return "open"
     return "passed" if verdict.passed else "stopped"
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure how close the loop is to the fatigue and echo of the policy, or the default ones."""
+    """Measure the loop with the rules `Fatigue` and `Echo` of the policy, or their defaults."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    tired, echo = _own_rule(policy, Fatigue), _own_rule(policy, Echo)
+    tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
     level, before = tired.level(loop), tired.level(loop.upto(max(0, len(loop.attempts) - 1)))
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 
-def _own_rule(policy: Policy, kind: type[R]) -> R:
-    """Return the first rule of that kind, with default settings if the policy has none."""
+def rule_of(policy: Policy, kind: type[R]) -> R:
+    """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
     return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
-    """Return what the policy's echo counted in earlier loops, according to its decisions."""
-    echo = _own_rule(policy, Echo)
+    """Return the counts of finding keys in earlier loops of the scope, from recorded decisions."""
+    echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
     loop = replace(loop, echoes={}, improves=policy.improvement)
@@ -320,7 +321,7 @@ def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> 
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
-    """Return the reasons for the recorded decisions of a loop, oldest first."""
+    """Return the reasons for each recorded decision of a loop, oldest first."""
     reasons = []
     for decision in decisions:
         verdict, standing = decision.verdict, decision.standing

@@ -1,7 +1,7 @@
-"""Explain a loop: why it went on, why it stopped, and what would have changed the last verdict.
+"""Explain a loop: why it continued, why it stopped, and what would have changed the last verdict.
 
-What would have changed it is the smallest change of one threshold or score that turns the verdict,
-found by deciding again with other values.
+To find what would have changed a verdict, the loop is decided again with other thresholds and
+scores. The smallest change of one value that gives another verdict is reported.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
-# The way to a value in a case: names of fields, keys and places.
+# The path to a value in a case: names of fields, keys and indices.
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The smallest change of one threshold or score that turns the verdict.
+    """The smallest change of one threshold or score that gives another verdict.
 
-    `outcome` is the other verdict: again, passed or stopped. `loop` and `policy` have the change.
+    `what` names the value, which changes from `was` to `to`. `outcome` is the new verdict: again,
+    passed or stopped. `loop` and `policy` contain the change.
     """
 
     what: str
@@ -46,10 +47,10 @@ class Change:
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """List the smallest changes that turn `verdict`: one for each threshold, score and direction.
+    """Return the smallest change of each threshold and score that gives another verdict.
 
-    The smallest relative change comes first. The list is empty if `policy` does not give that
-    verdict, because then something else decided too.
+    A value may have two changes, up and down. Changes are sorted by relative size, smallest first.
+    If `policy` does not give `verdict`, the result is empty.
     """
     case, was = (loop, policy), _ends(verdict)[0]
     if not gives(loop, policy, verdict):
@@ -73,7 +74,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 def _smallest(
     case: Case, what: str, now: float, path: Path, direction: int, was: str
 ) -> Change | None:
-    """Find the nearest value in one direction that turns the verdict; it may miss a lone one."""
+    """Return the smallest change in one direction that gives another verdict, or None."""
 
     def at(steps: int) -> Change | None:
         steps *= direction
@@ -81,31 +82,31 @@ def _smallest(
         try:
             loop, policy = _with(case, path, value)
             record.check_goals(loop.goals)
-        except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
+        except ValueError:  # InvalidInput, or user code that refuses the value
             return None
         return Change(what, now, value, _ends(decide(loop, policy))[0], loop, policy)
 
-    def stands(steps: int) -> bool:
+    def same(steps: int) -> bool:
         change = at(steps)
         return change is not None and change.outcome == was
 
     low, high = 0, 1
-    while stands(high) and high < FARTHEST:
+    while same(high) and high < FARTHEST:
         low, high = high, 2 * high
-    while high - low > 1 and not stands(high):
+    while high - low > 1 and not same(high):
         middle = (low + high) // 2
-        low, high = (middle, high) if stands(middle) else (low, middle)
+        low, high = (middle, high) if same(middle) else (low, middle)
     change = at(high)
     return change if change is not None and change.outcome != was else None
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Return True if `policy` gives that verdict, by the same rules."""
+    """Return True if `policy` gives the same verdict with the same rules."""
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 
 def _ends(verdict: Verdict) -> tuple[str, ...]:
-    """Return the kind of a verdict, and the rules that decided it."""
+    """Return the kind of a verdict and the names of the rules that stopped the loop."""
     if isinstance(verdict, Again):
         return ("again",)
     rules = sorted(stop.rule for stop in verdict.stopped_by)
@@ -116,7 +117,7 @@ _SCORES: Path = (0, "attempts", -1, "evaluation", "scores")
 
 
 def _knobs(last: Evaluation, loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
-    """Yield each value that can change: its name, its present value, and the way to it."""
+    """Yield the name, the present value and the path of each value that can change."""
     scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores]
     for name in dict.fromkeys(goal.score for _, goal in scored):
         yield f"score {name}", float(last.scores[name]), (*_SCORES, name)
@@ -141,11 +142,11 @@ def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[tuple[str, 
 
 
 def _with(held: Any, path: Path, value: Any) -> Any:
-    """Return a record, tuple or mapping with another value at the end of the path."""
+    """Return a copy of a record, tuple or mapping with `value` at the end of `path`."""
     if not path:
         return value
     step, *rest = path
-    if isinstance(step, int):  # a place in a tuple
+    if isinstance(step, int):  # an index of a tuple
         parts = list(held)
         parts[step] = _with(parts[step], (*rest,), value)
         return tuple(parts)
@@ -157,7 +158,7 @@ def _with(held: Any, path: Path, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One attempt: its number, what was wrong with it, and what was decided."""
+    """One attempt: what was wrong with its candidate, and what was decided."""
 
     attempt: int
     wrong: tuple[str, ...]
@@ -166,10 +167,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
+    """Why a loop continued and why it stopped; `str()` returns it as text.
 
-    `would_change` lists the smallest change of each threshold and score that alone turns the last
-    verdict, the smallest first. If it is empty for a stopped loop, `otherwise` says why.
+    `would_change` has, smallest first, the changes of one threshold or score that give another last
+    verdict. If a stopped loop has no such change, `otherwise` says why.
     """
 
     lines: tuple[Line, ...]
@@ -179,7 +180,7 @@ class Explanation:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What would have changed the verdict, in words; empty if the loop passed."""
+        """What would have changed the verdict, as sentences; empty if the loop passed."""
         passed = isinstance(self.verdict, Done) and self.verdict.passed
         words = () if passed else (*map(str, self.would_change), self.otherwise)
         return tuple(clean(one, 200) for one in words if one)
@@ -199,10 +200,10 @@ class Explanation:
 def explain(
     loop: Loop, policy: Policy, recorded: Mapping[int, Verdict] | None = None
 ) -> Explanation:
-    """Explain a loop; the same loop and policy always give the same explanation.
+    """Explain a loop; the result depends on the arguments only.
 
-    `recorded` holds the stored verdict after each attempt, by its number. It is shown as it is,
-    even if another policy, or rules that are code, gave it.
+    `recorded` has stored verdicts by number of the attempt. They replace the verdicts of `policy`,
+    which may have changed since then.
     """
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}
@@ -222,10 +223,10 @@ def explain(
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """Decide again after each attempt, as it was decided then; or once, without attempts.
+    """Return the verdicts by number of the attempt; without attempts, one verdict at 0.
 
-    Usage outside the attempts is left out, and overrides count as used where they first lifted a
-    rule. That holds for the last attempt, too, if its verdict used an override.
+    Before the last attempt, usage outside the attempts does not count, and each override counts as
+    used at the first decisions that it changes.
     """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
     past = replace(loop, overrides=used, extra=record.NOTHING, cancelled="")

@@ -1,6 +1,6 @@
-"""The shipped policies, and policies as people write them: a preset with some changes.
+"""The built-in policies (presets), and policies written as a preset with changes.
 
-A preset is a value: use it as it is, or change parts with `dataclasses.replace` or `policy`.
+Use a preset as it is, or change parts of it with `policy` or `dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -8,69 +8,58 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, cast
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.loop.codec import policy_from, policy_to, to_document
+from heedful.loop import stop
+from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
-from heedful.loop.record import LARGEST, Goal, Improvement, check_number
-from heedful.loop.stop import RULES, All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
+from heedful.loop.record import Goal, Improvement
+from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_name
 
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
-
-# Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
-# and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If
-# something was, a later attempt rarely passes, so the second repeat stops.
+# `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the program
+# bench/quality/stop.py prints the results. A loop stops at its first repeated candidate if no test
+# passed so far, otherwise at the second, because a later attempt rarely passes.
 default: Policy = Policy(
-    (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
+    (stop.MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
 )
-thorough: Policy = Policy((MaxAttempts(5), Repeat(2, near=False)), name="thorough")
+thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
 # The limits of orchestrators with reflection guardrails (docs/reference.md).
 orchestrator: Policy = Policy(
-    (MaxAttempts(4), Fatigue(0.5), Echo(3, across="scope")),
+    (stop.MaxAttempts(4), stop.Fatigue(0.5), stop.Echo(3, across="scope")),
     improvement=Improvement(against="previous"),
     name="orchestrator",
     goals=(Goal("alignment", 0.75), Goal("drift", 0.25, "at_most")),
 )
 reflection: Policy = Policy(
-    (MaxAttempts(3), Repeat(), Plateau(patience=None, novelty=True, floor=0.3)),
+    (stop.MaxAttempts(3), Repeat(), stop.Plateau(patience=None, novelty=True, floor=0.3)),
     improvement=Improvement(min_gain=0.1),
     name="reflection",
 )
-stage: Policy = Policy((MaxAttempts(3),), name="stage")
+stage: Policy = Policy((stop.MaxAttempts(3),), name="stage")
 PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, reflection, stage)}
 
 
 def preset(name: str) -> Policy:
-    """Return the shipped policy of that name. Raises UnknownName."""
+    """Return the preset with this name. Raises UnknownName."""
     if name not in PRESETS:
         raise UnknownName("policy", name, sorted(PRESETS))
     return PRESETS[name]
 
 
-PLAIN = ("rules", "min_gain", "against", "unscored", "name", "goals")
+_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
 _GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
 
 
 def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
-    """Return the policy that a text, an object or a Policy describes.
+    """Return the policy that a text or a mapping describes; return a Policy unchanged.
 
-    A text names a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
-    min_gain=0.1, quality >= 0.8`. An object may have `preset` (by default "default"), rules,
-    min_gain, against, unscored, goals and name, and the name of a rule with its fields, or with
-    false to leave it out. Raises UnknownName, and InvalidInput, which names the field and what is
-    allowed.
+    A text is the name of a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
+    min_gain=0.1, quality >= 0.8`. A mapping may have the keys `preset` ("default" if absent),
+    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key
+    is the name of a rule; its value is a mapping of the rule's fields, or false to remove the rule.
+    Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
@@ -87,7 +76,7 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal of a text such as `alignment >= 0.75`, or of an object with Goal's fields.
+    """Return the goal that a text or a mapping with the fields of Goal describes.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
@@ -113,17 +102,16 @@ def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
     base = preset(head)
     changes: dict[str, Any] = {}
-    # Any comparison is meant as a goal, well written or not.
+    # Every part with a comparison sign is a goal, even if it is malformed.
     goals = [part for part in parts if set("<>≤≥") & set(part.partition("=")[0])]
     for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
         held = changes.get(rule)
-        fields_held = held if isinstance(held, dict) else {}
         if not equals:
             changes[name.removeprefix("-")] = False if name.startswith("-") else held or True
         elif dot:
-            changes[rule] = {**fields_held, field: _literal(literal)}
+            changes[rule] = (held if isinstance(held, dict) else {}) | {field: _literal(literal)}
         else:
             changes[name] = _literal(literal)
     if goals:
@@ -139,35 +127,33 @@ def _literal(text: str) -> Any:
 
 
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
-    plain = {**policy_to(base), "name": ""}
-    plain |= {name: value for name, value in changes.items() if name in PLAIN}
+    rules = rules_from(changes) if "rules" in changes else base.rules
+    for rule, value in changes.items():
+        if rule not in _FIELDS:
+            rules = _with_rule(rules, rule, value)
+    goals = base.goals
     if "goals" in changes:
         if not isinstance(changes["goals"], list | tuple):
             raise InvalidInput("goals", changes["goals"], 'a list such as ["alignment >= 0.75"]')
-        given = [goal(each) for each in changes["goals"]]
-        replaced = {(each.score, each.direction) for each in given}
-        kept = [each for each in base.goals if (each.score, each.direction) not in replaced]
-        plain["goals"] = list(map(to_document, (*kept, *given)))
-    check_number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
-    if not isinstance(plain["name"], str):
-        raise InvalidInput("name", plain["name"], "text")
-    _check_rules(plain["rules"])
-    for name, value in changes.items():
-        if name not in PLAIN:
-            plain["rules"] = _with_rule(plain["rules"], name, value)
-    try:
-        return policy_from(plain)
-    except TypeError as error:
-        raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
+        new = tuple(map(goal, changes["goals"]))
+        replaced = {(each.score, each.direction) for each in new}
+        kept = (each for each in goals if (each.score, each.direction) not in replaced)
+        goals = (*kept, *new)
+    gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
+    improvement = replace(cast("Improvement", base.improvement), **gains)
+    name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
+    if not isinstance(name, str):
+        raise InvalidInput("name", name, "text")
+    return Policy(rules, improvement, unscored, name, goals)
 
 
-def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[str, Any]]:
-    """Change, add (true or fields) or leave out (false) the rule of that name."""
-    names = ["+".join(part["rule"] for part in rule.get("rules", (rule,))) for rule in rules]
+def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[StopRule, ...]:
+    """Remove the rule called `name` if `value` is False, else change it or add it."""
+    names = [rule_name(rule) for rule in rules]
     if value is False and (name in names or name in RULES):
-        return [rule for rule, own in zip(rules, names, strict=True) if own != name]
+        return tuple(rule for rule in rules if rule_name(rule) != name)
     if name not in RULES:
-        known = sorted({*RULES, *names, *PLAIN[1:]})
+        known = sorted({*RULES, *names, *_FIELDS[1:]})
         raise UnknownName("rule or field of a policy", name, known)
     allowed = [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
     if value is not True and not isinstance(value, Mapping):
@@ -179,16 +165,8 @@ def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[
         if field not in allowed:
             raise InvalidInput(f"{name}.{field}", wanted[field], f"one of {', '.join(allowed)}")
     if name not in names:
-        return [*rules, {"rule": name, **wanted}]
-    pairs = zip(rules, names, strict=True)
-    return [{**rule, **wanted} if own == name else rule for rule, own in pairs]
-
-
-def _check_rules(rules: Any) -> None:
-    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
-    for rule in rules:
-        if "custom" in rule:
-            raise InvalidInput("rule", rule, "a shipped rule: code cannot be named here")
-        if rule.get("rule") == "all":
-            _check_rules(rule.get("rules"))
+        return (*rules, rule_from({"rule": name, **wanted}))
+    return tuple(
+        rule_from({**rule_to(rule), **wanted}) if own == name else rule
+        for rule, own in zip(rules, names, strict=True)
+    )

@@ -1,13 +1,14 @@
-"""Can each rule of a policy ever change a decision? A history that shows it, or the reason why not.
+"""Find out for each rule of a policy whether it can ever change a decision.
 
-Histories are tried shortest first. What a rule does not read is chosen so that the other rules do
-not stop: improving, fresh, without findings and free. Of histories that look the same to every
-shipped rule only the shortest is continued.
+The search tries histories of attempts, the shortest first, until one makes the rule stop alone.
+Properties that the rule ignores are chosen so that no other rule stops: the attempts improve, have
+new candidates and no findings, and cost nothing. Among histories that look equal to all built-in
+rules, only the first is extended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -19,18 +20,17 @@ from heedful.loop.record import NOTHING, Attempt, Goal, Loop, Usage, thousandths
 from heedful.loop.stop import StopRule, rule_name
 
 R = TypeVar("R")
-LONGEST = 100  # attempts of a history
-MOST = 20_000  # histories tried for one rule
-# Keys of findings: a new one, one that an improvement resets, a persistent one.
+LONGEST = 100  # the most attempts of a history
+MOST = 20_000  # the most histories that are tried for a rule
+# Keys of findings: always new, reset by an improvement, persistent.
 NEW, OLD, KEPT = "new", "old", "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which a rule changes a decision, or why no history does.
+    """The shortest history in which `rule` changes a decision, or a proof that there is none.
 
-    Without a `history`, `proof` gives the reason. Both are empty if the search ended without
-    an answer, at its bounds or at code of the user's own.
+    Both are empty if the search found no answer, because of its limits or because of user code.
     """
 
     rule: StopRule
@@ -52,9 +52,9 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One attempt of a history. `found` holds the keys of its findings.
+    """One attempt of a history; `found` has the keys of its findings.
 
-    `seen` is "same" or "near" if its candidate equals or resembles that of the first attempt.
+    `seen` is "same" or "near" if the candidate equals or resembles the first attempt's candidate.
     """
 
     improves: bool
@@ -65,25 +65,14 @@ class Symbol:
     evaluated: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The attempts of a loop, and in how many attempts of other loops `KEPT` was found."""
-
-    echoes: int
-    symbols: tuple[Symbol, ...] = ()
-
-    def and_then(self, alphabet: Sequence[Symbol]) -> Iterator[History]:
-        """Yield the histories with one more attempt; a budget is spent in one attempt."""
-        spent = any(symbol.spends is not NOTHING for symbol in self.symbols)
-        for symbol in alphabet:
-            if symbol.spends is NOTHING or not spent:
-                yield History(self.echoes, (*self.symbols, symbol))
+# The number of attempts in other loops with the finding `KEPT`, and the attempts of this loop.
+History = tuple[int, tuple[Symbol, ...]]
 
 
 def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
-    """Say for each rule, in order, if it can ever change a decision; `most` tries for each.
+    """Find out for each rule of `policy`, in order, whether it can ever change a decision.
 
-    Raises InvalidInput if it is given anything but a Policy.
+    `most` is the number of histories to try for each rule. Raises InvalidInput.
     """
     check_types(Loop(""), policy)
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
@@ -94,13 +83,16 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     parts = tuple(stop.flat((rule,)))
     alphabet = _alphabet(policy, parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
-    waiting = [History(echoes) for echoes in range(max(scope, default=1))]
+    waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
     known: set[Any] = set()
     before: set[str] = set()
     tried = 0
-    while waiting and tried < tries and len(waiting[0].symbols) < LONGEST:
+    while waiting and tried < tries and len(waiting[0][1]) < LONGEST:
         found: list[History] = []
-        for history in (longer for one in waiting for longer in one.and_then(alphabet)):
+        for (echoes, symbols), symbol in product(waiting, alphabet):
+            if symbol.spends is not NOTHING and any(s.spends is not NOTHING for s in symbols):
+                continue  # one attempt spends the whole budget
+            history = echoes, (*symbols, symbol)
             tried += 1
             loop = _loop(policy, parts, history)
             spoke = [rule_name(other) for other in others if other(loop)]
@@ -131,18 +123,18 @@ def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
 
 
 def _own(parts: Iterable[StopRule]) -> bool:
-    """Return True if a rule is user code, such as a shipped rule with another `__call__`."""
+    """Return True if any rule is user code, such as a subclass of a built-in rule."""
     return any(type(part) not in stop.RULES.values() for part in parts)
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """List the attempts that matter to the parts of a rule; for user code all of them."""
+    """Return the kinds of attempts that a rule can tell apart; for user code, all kinds."""
     own, flat = _own(parts), _of(parts, stop.Plateau)
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
     repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
     tires = bool(own or repeats or _of(parts, stop.Fatigue))
     stale = tires or any(part.patience or part.novelty for part in flat)
-    # What it finds: nothing, new findings, old findings.
+    # The findings of an attempt: none, new, old.
     novel = own or any(part.novelty for part in _of(stop.flat(policy.rules), stop.Plateau))
     echo, floor = own or bool(_of(parts, stop.Echo)), bool(floors)
     found = [(), *[(NEW,)] * (novel or floor), *[(KEPT,)] * echo]
@@ -157,7 +149,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """List usages: nothing, and for each choice of one limit a budget the usage that reaches it."""
+    """Return no usage, and for each choice of one limit per budget the usage that reaches all."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
@@ -169,14 +161,14 @@ def _spending(parts: Sequence[StopRule]) -> list[Usage]:
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
-    """Return the history as a loop in which no attempt passes."""
+    """Convert a history to a loop in which no attempt passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
-    # One error more than the best keeps an attempt from improving, even with a better score.
+    # With more errors than the best, an attempt does not improve, even with a better score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
-    for number, symbol in enumerate(history.symbols, 1):
+    for number, symbol in enumerate(history[1], 1):
         short -= gain * symbol.improves
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
         scores[goals[0].score] = _missing(goals[0], short)
@@ -189,7 +181,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None
         attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
-    echoes = {KEPT: history.echoes} if history.echoes else {}
+    echoes = {KEPT: history[0]} if history[0] else {}
     return Loop("history", goals, tuple(attempts), echoes=echoes, improves=policy.improvement)
 
 
@@ -200,16 +192,17 @@ def _missing(goal: Goal, by: int) -> float:
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """Return the part of a history that the shipped rules read."""
+    """Return the properties of a history that built-in rules read."""
     every = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
     most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
-    symbols, later = history.symbols, history.symbols[since + 1 :]
+    echoes, symbols = history
+    later = symbols[since + 1 :]
     return (
         min(len(symbols), max([LONGEST * _own(parts), *limits])),
-        history.echoes,
+        echoes,
         any(loop.improved),
         any(OLD in symbol.found for symbol in symbols),
         loop.usage,

@@ -1,8 +1,8 @@
-"""The records of a loop: goals, findings, evaluations, attempts, overrides, and their sums.
+"""The records of a loop: goals, findings, evaluations, attempts, overrides and usage.
 
-All are frozen. What follows from a loop's history (which attempt is best, which improved, what all
-cost) is computed from the attempts, never stored. Scores are compared in integer thousandths.
-`feedback` writes what the next attempt reads: findings and unmet goals, bounded in length.
+All records are frozen. The best attempt, the improvements and the total cost are computed from the
+attempts, never stored. Scores are compared in integer thousandths. `feedback` returns the text that
+the next attempt reads: findings and unmet goals, bounded in length.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 
-# The largest score or threshold: up to here floats that differ by a thousandth are different.
+# The largest score or threshold: up to here two floats can differ by a thousandth.
 LARGEST = 1e12
-LARGEST_INTEGER = 2**63 - 1  # that a database holds
-# Characters of a feedback, and of one text in it; the line that it begins with.
+LARGEST_INTEGER = 2**63 - 1  # in a database
+# The most characters of a feedback and of one text in it, and the first line of a feedback.
 MOST = 1_500
 EACH = 400
 HEAD = "The last answer was not accepted:"
 
 
 def thousandths(value: float) -> int:
-    """Return a score, threshold or gain in whole thousandths, the unit of all comparisons.
+    """Convert a score, threshold or gain to integer thousandths, the unit of all comparisons.
 
     >>> thousandths(0.1 + 0.2) == thousandths(0.3)
     True
@@ -38,7 +38,7 @@ def thousandths(value: float) -> int:
 
 
 def format_score(value: float) -> str:
-    """Print a score or threshold as exactly as it is compared.
+    """Return a score or threshold as text, rounded to thousandths.
 
     >>> format_score(0.7499), format_score(1234567.8)
     ('0.75', '1234567.8')
@@ -47,7 +47,7 @@ def format_score(value: float) -> str:
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:
-    """Raise InvalidInput unless `value` is a number in `low`..`high`; True and False are not."""
+    """Raise InvalidInput unless `value` is a number in `low`..`high`; a bool is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
 
@@ -58,7 +58,7 @@ def check_share(field: str, value: object) -> None:
 
 
 def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
-    """Raise InvalidInput unless `value` is an integer of at least `least` that a database holds."""
+    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
         raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
     if value > LARGEST_INTEGER:
@@ -68,9 +68,9 @@ def check_integer(field: str, value: object, least: int = 1, alternative: str = 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What some work cost: every field is at least 0, and usages add up with `+`.
+    """The cost of some work; every field is at least 0, and `+` adds two usages.
 
-    `seconds` is wall time spent waiting, `cost` is in the provider's currency.
+    `seconds` is wall time, `cost` is in the provider's currency.
     """
 
     calls: int = 0
@@ -86,11 +86,11 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens together."""
+        """The sum of prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
     def lasting(self, seconds: float) -> Usage:
-        """Return the same usage with another wall time, in seconds."""
+        """Return a copy of the usage with another wall time, in seconds."""
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
@@ -110,12 +110,12 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a candidate: which check found it, what it is, how to fix it.
+    """A fault in a candidate: the check that found it, what is wrong, and how to fix it.
 
-    Level "error" asks for another attempt; "warning" and "note" only report. `severity` is in 0..1.
-    `key` identifies the finding across attempts, by default by the check's name and the message.
-    `Echo` counts a `persistent` finding across improvements. `span` is the half-open range of the
-    candidate's characters that is to blame, if the check knows it.
+    Level "error" requires another attempt; "warning" and "note" do not. `severity` is in 0..1.
+    `key` identifies the finding across attempts; the default is the check's name and the message.
+    An improvement does not reset the count of a `persistent` finding in the rule `Echo`. `span` is
+    the half-open range of the faulty characters in the candidate, None if unknown.
     """
 
     check: str
@@ -138,7 +138,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A score with a threshold; a score exactly at the threshold meets the goal.
+    """A threshold for the score named `score`; a score exactly at the threshold meets the goal.
 
     >>> Goal("alignment", 0.75).met(0.75), Goal("drift", 0.25, "at_most").met(0.251)
     (True, False)
@@ -154,12 +154,12 @@ class Goal:
             raise InvalidInput("direction", self.direction, "at_least or at_most")
 
     def margin(self, value: float) -> int:
-        """Return how far `value` is on the good side of the threshold, in thousandths."""
+        """Return by how many thousandths `value` meets the goal; negative if it misses the goal."""
         distance = thousandths(value) - thousandths(self.threshold)
         return distance if self.direction == "at_least" else -distance
 
     def met(self, value: float) -> bool:
-        """Return True if `value` reaches the threshold."""
+        """Return True if a score of `value` meets the goal."""
         return self.margin(value) >= 0
 
     def __str__(self) -> str:
@@ -168,9 +168,9 @@ class Goal:
 
 
 def check_goals(goals: tuple[Goal, ...]) -> None:
-    """Raise InvalidInput unless all are goals and one score can meet any two of them at once."""
+    """Raise InvalidInput unless all items are Goals and no two of them contradict each other."""
     if not all(isinstance(goal, Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "made of Goal")
+        raise InvalidInput("goals", goals, "Goal objects")
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
@@ -182,11 +182,11 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The findings and scores of one candidate. A missing score is unscored, never 0.
+    """The findings and scores of one candidate. A missing score never counts as 0.
 
-    `usage` is the cost of a judging model. `preference` decides between candidates of one attempt
-    that are equal in errors and goals; critics set it, larger is better. `met` is the share (0..1)
-    of the tests or checks that passed, None if unknown.
+    `usage` is the cost of a judging model. When candidates of one attempt have equally many errors
+    and unmet goals, the largest `preference` wins; critics set it. `met` is the share (0..1) of
+    tests or checks that passed, None if unknown.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -209,45 +209,45 @@ class Evaluation:
 
     @cached_property
     def errors(self) -> tuple[Finding, ...]:
-        """The findings of level error."""
+        """The findings of level "error"."""
         return tuple(f for f in self.findings if f.level == "error")
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of all errors and warnings."""
+        """The keys of all findings except notes."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
     @cached_property
     def worst(self) -> float:
-        """The highest severity of the errors and warnings; 0.0 without any."""
+        """The highest severity of all findings except notes; 0.0 without findings."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
 
     def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """List the goals, in order, that a score misses; unscored goals are not among them."""
+        """Return the goals, in order, that a score misses; goals without a score are left out."""
         scores = self.scores
         return tuple(g for g in goals if g.score in scores and not g.met(scores[g.score]))
 
     def unscored(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """List the goals that have no score."""
+        """Return the goals without a score."""
         return tuple(g for g in goals if g.score not in self.scores)
 
     def passes(self, goals: tuple[Goal, ...]) -> bool:
-        """Return True if there is no error and every goal is scored and met."""
+        """Return True if there is no error and every goal has a score that meets it."""
         return not self.errors and not self.unscored(goals) and not self.unmet(goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What an attempt produced, as the core sees it: its digest and, if it has one, its text."""
+    """The output of an attempt, stored as a digest and, if available, its text."""
 
     digest: str
     text: str | None = None
 
     @classmethod
     def of(cls, value: Any) -> Candidate:
-        """Return the candidate for text or JSON data; of other values the `repr` is taken.
+        """Return a candidate for text or JSON data; for other values, use their `repr`.
 
-        The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
+        The digest is the first 16 hex digits of the SHA-256 of the text or the canonical JSON.
         """
         text = value
         if not isinstance(value, str):
@@ -261,14 +261,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try, numbered from 1.
+    """One attempt of a loop; `number` counts from 1.
 
-    `repeats` is the number of an earlier attempt with nearly the same candidate; the host finds it
-    once. `labels` name who took part. A `greedy` attempt was sampled without chance, so the same
-    prompt gives the same answer. `report` is the id under which an outside host reported it, and
-    `reported_as` the name that this report gave to the attempt. `judged_by` names the checks and
-    critics of its evaluation, "report" if the evaluation came with the report. It is `vouched`
-    unless the sender's word does not count as a measurement.
+    `repeats` is the number of an earlier attempt with nearly the same candidate. `labels` name who
+    took part. `greedy` means sampled at temperature 0, so the same prompt gives the same answer.
+    For attempts that an outside host reports, `report` is the report's id and `reported_as` the
+    host's name for the attempt. `judged_by` names the checks and critics of the evaluation;
+    ("report",) means that the host sent the evaluation. `vouched` means that its scores count as
+    measurements.
     """
 
     number: int
@@ -286,10 +286,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Permission for a loop to go on past one rule, for some decisions or until a time.
+    """Permission to continue a loop although `rule` stops it, for a number of `decisions`.
 
-    `used` counts the decisions that consumed it; only a decision that the rule would have stopped
-    consumes it. `until` is in seconds since 1970; None never expires.
+    `used` counts the decisions in which the override suspended the rule. `until` is the time of
+    expiry, in seconds since 1970; None means never.
     """
 
     rule: str
@@ -300,18 +300,18 @@ class Override:
     until: float | None = None
 
     def lifts(self, at: float) -> bool:
-        """Return True if it can still lift a rule, at a time in seconds since 1970."""
+        """Return True unless the override is used up or has expired `at` (seconds since 1970)."""
         return self.used < self.decisions and (self.until is None or at < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What counts as an improvement, over the best attempt so far or over the previous attempt.
+    """What counts as an improvement over the best attempt so far or over the previous attempt.
 
-    Against "best": fewer errors; or equally many, and one goal gains at least `min_gain` while no
-    goal loses more than that. Against "previous": any goal gains that much, even if others lose
-    (a missing score counts as 0 if more is better, else as 1); without goals, fewer errors.
-    `min_gain` is in score units, at least 0.001.
+    Against "best", an attempt improves with fewer errors. With equally many errors, it improves if
+    one score gains at least `min_gain` (in score units) and no score loses more than that. Against
+    "previous", it improves if any score gains `min_gain`; without goals, if it has fewer errors.
+    There a missing previous score counts as 0 for "at_least" goals and as 1 for "at_most" goals.
     """
 
     min_gain: float = 0.05
@@ -323,7 +323,7 @@ class Improvement:
             raise InvalidInput("against", self.against, "best or previous")
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        """Return True if `new` improves on `best`, the best or the previous evaluation."""
+        """Return True if `new` improves on `best`, which is the best or the previous evaluation."""
         previous = self.against == "previous" and goals != ()
         if not previous and len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
@@ -349,13 +349,12 @@ UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
 
 @dataclass(frozen=True)
 class Loop:
-    """One task under self-correction: its goals, attempts and overrides, in one line.
+    """One task under self-correction: its goals, attempts and overrides.
 
-    `extra` was spent outside the attempts, by calls that failed or were cut off. `cancelled` says
-    who cancelled the loop or why. `echoes` counts finding keys in a window of earlier loops of the
-    scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts as an
-    improvement; `decide` sets it from the policy. `at` is the time of the question, in seconds
-    since 1970: overrides that expired before it do not count.
+    `extra` is the usage of calls that failed or were cut off. `cancelled` says who cancelled the
+    loop or why. `echoes` counts finding keys in earlier loops of the scope; the host loads it for
+    `Echo(across="scope")`. `improves` decides what counts as an improvement; `decide` sets it from
+    the policy. Overrides that expired before `at` (seconds since 1970) do not count.
     """
 
     id: str
@@ -380,29 +379,26 @@ class Loop:
         return Loop(self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at)
 
     def upto(self, end: int) -> Loop:
-        """Return the loop as it was after `end` attempts; computed attributes are kept."""
+        """Return the loop with only its first `end` attempts."""
         part = replace(self, attempts=self.attempts[:end])
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
     @cached_property
     def usage(self) -> Usage:
-        """What all attempts cost together, plus what was spent outside them."""
+        """The usage of all attempts, plus `extra`."""
         return sum((attempt.usage for attempt in self.attempts), self.extra)
 
     @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
-        """For each attempt a key that sorts the best first, None if it was not evaluated.
-
-        The key is: errors, goals missed, worst margin (in thousandths, negated), number.
-        """
+        """The sort key of each attempt, smallest for the best; None without an evaluation."""
         return tuple(
             None if a.evaluation is None else self.rank(a.number, a.evaluation)
             for a in self.attempts
         )
 
     def rank(self, number: int, evaluation: Evaluation) -> Rank:
-        """Return the sort key of an evaluation under this loop's goals; the smallest is best."""
+        """Return a sort key: errors, missed goals, negated worst margin (thousandths), `number`."""
         scores = evaluation.scores
         margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in self.goals]
         missed = sum(margin < 0 for margin in margins)
@@ -410,7 +406,7 @@ class Loop:
 
     @property
     def last_improvement(self) -> int:
-        """The place of the last attempt that improved, from 0; 0 if none did."""
+        """The index (from 0) of the last attempt that improved; 0 if no attempt improved."""
         improved = self.improved
         return next((n for n in reversed(range(len(improved))) if improved[n]), 0)
 
@@ -430,7 +426,7 @@ class Loop:
 
     @cached_property
     def repeats(self) -> int:
-        """How many attempts had a candidate that the loop had before, exactly or nearly."""
+        """The number of attempts whose candidate equals or nearly equals an earlier candidate."""
         seen: set[str] = set()
         count = 0
         for attempt in self.attempts:
@@ -440,12 +436,12 @@ class Loop:
 
     @cached_property
     def best(self) -> int | None:
-        """The number of the best evaluated attempt; None if nothing was evaluated."""
+        """The number of the best attempt; None if no attempt was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, True if it improved on those before it, as the first does."""
+        """For each attempt, True if it improved the loop, and for the first evaluated attempt."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
@@ -464,11 +460,10 @@ class Loop:
 def feedback(
     evaluation: Evaluation, goals: tuple[Goal, ...] = (), head: str = HEAD, tail: str = ""
 ) -> str:
-    """Return one line for each finding and unmet goal; at most `MOST` characters in all.
+    """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
-    A line says what is wrong and how to fix it. Between `head` and `tail` stand the errors, most
-    severe first, then unmet goals, then warnings, but no notes. Equal lines are printed once. Lines
-    that do not fit are counted, never cut; control characters are removed.
+    The result has at most `MOST` characters: lines that do not fit are counted, not cut. The most
+    severe errors come first, and equal lines appear once. Without any line, the result is "".
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):
@@ -496,7 +491,7 @@ def _finding(finding: Finding) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """Return one line without control and format characters, cut in the middle to `most`."""
+    """Return `text` as one line without control characters, cut in the middle to `most`."""
     if len(text) <= most and text.isprintable() and "  " not in text:
         return text.strip()
     if len(text) > 4 * most:

@@ -1,7 +1,7 @@
-"""Replay recorded loops under other policies, and choose the policy that would have cost least.
+"""Replay recorded loops under other policies, and choose the cheapest policy.
 
-`replay` decides again over the recorded attempts. `tune` tries a grid of policies on one half of
-the loops and reports the best on the other half.
+`replay` decides again on recorded attempts. `tune` chooses the best policy of a grid on one half of
+the loops, and reports its figures on the other half.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from heedful.loop.policies import policy
 from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
 from heedful.loop.stop import Budget, MaxAttempts
 
-LESS = 0.999  # the most that an attempt which does not pass is worth
+LESS = 0.999  # the highest quality of an attempt that does not pass
 
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """A recorded loop and, if known, the true quality of each of its attempts (0..1).
+    """A recorded loop and, if known, the true quality (0..1) of each attempt.
 
-    If it is not known, an attempt that passes is worth 1, and any other the share that it met, but
-    less than 1, because what all checks accept may still miss a goal.
+    If unknown, the quality of an attempt that passes is 1; otherwise it is the share of checks that
+    passed, but less than 1, because a goal may still be missed.
     """
 
     loop: Loop
@@ -39,7 +39,7 @@ class RecordedLoop:
             check_number("quality", value, 0, 1)
 
     def worth(self, attempt: int | None) -> float:
-        """Return the quality of an attempt, counted from 1; 0 for None."""
+        """Return the quality of the attempt with this number (from 1); 0 for None."""
         if attempt is not None and self.quality:
             return self.quality[attempt - 1]
         evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
@@ -50,12 +50,12 @@ class RecordedLoop:
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1; 1 without any."""
+        """The number of the first attempt of quality 1, or 1 if there is no such attempt."""
         return self._solving()[0] if self.solvable else 1
 
     @property
     def solvable(self) -> bool:
-        """True if an attempt has quality 1."""
+        """True if any attempt has quality 1."""
         return bool(self._solving())
 
     def _solving(self) -> list[int]:
@@ -64,9 +64,10 @@ class RecordedLoop:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a policy does with one recorded loop: the attempts it makes, the one it keeps.
+    """What a policy does with a recorded loop: how many attempts it makes and which it keeps.
 
-    It is not `exact` if the record cannot tell, mostly because it ends before the policy would.
+    `exact` is False if the record does not show the result, usually because the recording ends
+    before the policy stops.
     """
 
     attempts: int
@@ -78,12 +79,12 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a policy would have cost and lost over recorded loops.
+    """What a policy would have cost and solved over recorded loops.
 
-    `solved` counts kept attempts of quality 1, `solvable` loops that have one; `quality` is the
-    mean of the kept ones (0..1). `oracle` is the sum of `Recorded.oracle`, `regret` counts the
-    attempts beyond it, loop by loop. For `beyond` loops the record cannot tell; they count as far
-    as it goes, so their cost and quality are lower bounds.
+    `solved` counts the loops whose kept attempt has quality 1, `solvable` the loops with any such
+    attempt; `quality` is the mean over the kept attempts (0..1). `oracle` is the sum of
+    `RecordedLoop.oracle`, `regret` the number of attempts after it. `beyond` counts loops whose
+    replay is not exact; their cost and quality are lower bounds.
     """
 
     policy: str
@@ -99,16 +100,16 @@ class Figures:
 
     @property
     def lost(self) -> int:
-        """How many loops the record solves and the policy does not."""
+        """The number of solvable loops that the policy does not solve."""
         return self.solvable - self.solved
 
 
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
-    The result is exact if the policy stops no later than the record, because an attempt depends
-    only on earlier ones; unless it depends on when calls outside the attempts were made, a budget
-    of seconds would have cut the last attempt off, or the feedback would have named other goals.
+    The result is exact if the policy stops within the recorded attempts. It is not exact if
+    the times of calls outside the attempts matter, if a budget of seconds would have cut off the
+    last attempt, or if the feedback would have named other goals.
     """
     check_types(loop, policy)
     goals = loop.goals or policy.goals
@@ -128,7 +129,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """Return the loop up to where the policy stops, and the last verdict."""
+    """Return the loop up to the attempt after which `policy` stops it, and the last verdict."""
     verdict: Verdict = Again()
     seen = loop.upto(0)
     while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
@@ -138,7 +139,7 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
 
 
 def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
-    """Return the figures of each policy over the same loops, in the order of the policies."""
+    """Return the figures of each policy over all loops, in the order of `policies`."""
     oracles, found = [one.oracle for one in recorded], list[Figures]()
     for each in policies:
         made = [replay(one.loop, each) for one in recorded]
@@ -160,12 +161,12 @@ def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tup
     return tuple(found)
 
 
-MOST = 8  # attempts that are tried as a limit
+MOST = 8  # the highest limit of attempts in the grid
 REPEATS = tuple(
     f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
 )
-# Policies from "default" keep its rule that the first repeat ends a loop that never met anything;
-# those from "stage" have only the named rules.
+# The base "default" includes its rule for loops in which no check has passed. Policies based on
+# "stage" have only the rules that are written here.
 WRITTEN = (
     "stage",
     *(f"stage, {repeat}" for repeat in REPEATS),
@@ -180,10 +181,10 @@ Watch = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The cheapest policy that still solves enough, and its figures.
+    """The cheapest policy that solves enough loops.
 
-    `chosen_on` are its figures on the half on which it was chosen, `reported_on` those on the other
-    half; `before` are the figures of the old policy on that other half. `tried` counts policies.
+    `chosen_on` are its figures on the half of the loops used for the choice, `reported_on` on the
+    other half. `before` are the old policy's figures on that other half. `tried` counts policies.
     """
 
     policy: Policy
@@ -194,9 +195,9 @@ class TuningResult:
 
 
 def grid(base: Policy | None = None) -> Iterator[Policy]:
-    """Yield policies of at most three rules, each named as people write it.
+    """Yield policies of at most three rules; their names are texts that `policy` accepts.
 
-    Improvement, goals and `unscored` are those of `base`.
+    All have the improvement, the goals and the `unscored` of `base`.
     """
     base = base or policy("stage")
     better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
@@ -207,7 +208,7 @@ def grid(base: Policy | None = None) -> Iterator[Policy]:
         *map(str, base.goals),
     ]
     for written in WRITTEN:
-        # Other rules cannot matter after a single attempt.
+        # With a limit of 1, the other rules have no effect.
         for limit in range(1 if written == "stage" else 2, MOST + 1):
             made = policy(f"{written}, attempts.limit={limit}")
             name = ", ".join([made.name, *kept])
@@ -220,11 +221,12 @@ def tune(
     keep: float = 0.99,
     watch: Watch = lambda done, total: None,
 ) -> TuningResult:
-    """Choose, on half of the loops, the policy with the fewest attempts that solves enough.
+    """Choose, on half of the loops, the policy with the fewest attempts that solves enough loops.
 
-    Enough is a share `keep` of the solvable loops. If the record cannot tell, a policy counts with
-    all attempts of its limit. `before` is kept if no other is better. A loop's half depends on its
-    id only. `watch` is called with the replays done and in all. Raises InvalidInput.
+    Enough is a share `keep` (0..1) of the solvable loops. A replay that is not exact counts as many
+    attempts as the policy's limit. Without a better policy, `before` is the result. The id of a
+    loop determines its half. `watch(done, total)` is called with numbers of replays. Raises
+    InvalidInput.
     """
     check_number("keep", keep, 0, 1)
     loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)
@@ -235,7 +237,7 @@ def tune(
         halves[hashlib.sha256(id).digest()[0] % 2].append(one)
     if min(map(len, halves)) < 2:
         split = " and ".join(str(len(half)) for half in halves)
-        allowed = f"more: by their ids the halves have {split}, and each needs at least two"
+        allowed = f"more: their ids give halves of {split} loops, and each half needs at least two"
         raise InvalidInput("loops", len(recorded), allowed)
     before = replace(before, name=before.name or "as it is")
     (now,) = compare(halves[0], [before])
@@ -253,7 +255,7 @@ def tune(
 
 
 def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
-    """Return the attempts that a policy makes at most, and the loops it solves, negated."""
+    """Return an upper bound of the policy's attempts, and minus the number of solved loops."""
     limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
     made = [(one, replay(one.loop, policy)) for one in recorded]
     most = sum(result.attempts if result.exact else limit for _, result in made)

@@ -1,9 +1,9 @@
 """The rules that end a loop.
 
-A rule is a callable that reads a loop and returns why it must end, in words, or None. Its settings
-are its own fields, and its name is its `name` attribute or the function's name. Any one rule stops
-a loop; `All` needs all of its members. `find_near_repeat` finds, once for each attempt, an earlier
-candidate that is nearly the same; `Repeat` reads the result.
+A rule is a callable that takes a loop and returns a text that says why it must end, or None. The
+name of a rule is its attribute `name` or the name of the function. Each rule alone stops a loop;
+`All` stops only if all of its members stop. `find_near_repeat` finds an earlier candidate that is
+nearly the same; the host stores the result in the attempt for the rule `Repeat`.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from heedful.loop import record
 from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, check_integer, check_number
 
 StopRule = Callable[[Loop], "str | None"]
-# The order of the rules in a verdict; other rules come last, as declared.
+# The order of the rules in a verdict; all other rules follow in the order of the policy.
 PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
-# Rules that an override may lift: not cancellation, budgets and rules of the user's own.
+# Rules that an override may suspend: not cancellation, budgets and user code.
 LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A rule that stops the loop, and its reason."""
+    """The name of a rule that stops a loop, and why it stops the loop."""
 
     rule: str
     detail: str
 
 
 def rule_name(rule: Callable[..., object]) -> str:
-    """Return the name under which a rule or a check is recorded."""
+    """Return the name of a rule or check, as it appears in records."""
     name = getattr(rule, "name", None) or getattr(rule, "__name__", None)
     return str(name or type(rule).__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
-    """Stop after `limit` attempts, the first try included."""
+    """Stop after `limit` attempts, including the first."""
 
     limit: int = 4
     name: ClassVar[str] = "attempts"
@@ -57,9 +57,9 @@ class MaxAttempts:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Stop when tokens, cost, seconds of work or model calls reach a limit; None is no limit.
+    """Stop when the loop's tokens, cost, seconds or model calls reach a limit; None is no limit.
 
-    What was spent exceeds a limit by one attempt at most.
+    The last attempt may exceed the limit.
     """
 
     tokens: int | None = None
@@ -71,7 +71,7 @@ class Budget:
     def __post_init__(self) -> None:
         limits = self._limits()
         if all(limit is None for limit in limits.values()):
-            raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
+            raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
         for field, limit in limits.items():
             if limit is not None:
                 check_number(f"budget {field}", limit, 1e-9, LARGEST)
@@ -91,10 +91,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Fatigue:
-    """Stop when fatigue, in 0..`most`, reaches `limit`.
+    """Stop when fatigue, a number in 0..`most`, reaches `limit`.
 
-    Fatigue grows with every attempt that does not improve and shrinks with one that does. It is
-    counted from the second attempt on, in thousandths.
+    From the second attempt on, each attempt without improvement adds `increment` to the fatigue,
+    and each improvement subtracts `decay`.
     """
 
     limit: float = 0.3
@@ -110,11 +110,11 @@ class Fatigue:
         check_number("decay", self.decay, 0, 1)
 
     def level(self, loop: Loop) -> float:
-        """Return the fatigue after the last attempt, 0..`most`."""
+        """Return the fatigue (0..`most`) after the last attempt."""
         return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
-        """Return the fatigue after one more attempt."""
+        """Return the fatigue after one more attempt, which improved if `better` is True."""
         change = -record.thousandths(self.decay) if better else record.thousandths(self.increment)
         return min(record.thousandths(self.most), max(0, record.thousandths(level) + change)) / 1000
 
@@ -126,11 +126,10 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when the same finding, by its key, occurs in `times` different attempts.
+    """Stop when findings with the same key occur in `times` different attempts.
 
-    Attempts count since the last improvement, or since the start if the finding is persistent in
-    the last attempt. With `across="scope"` the counts of earlier loops, which the host loads, are
-    added.
+    Only attempts since the last improvement count. If the finding of the last attempt is
+    persistent, all attempts count. `across="scope"` adds the counts of the scope's earlier loops.
     """
 
     times: int = 3
@@ -143,7 +142,7 @@ class Echo:
             raise InvalidInput("across", self.across, "loop or scope")
 
     def counts(self, loop: Loop) -> dict[str, int]:
-        """Count, for each finding of the last attempt, the attempts that had it."""
+        """Count, for each key of a finding in the last attempt, the attempts that have this key."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
         found = last.findings if last is not None else ()
         persistent = {f.key for f in found if f.persistent}
@@ -165,11 +164,10 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Stop when the last candidate, exactly or nearly, occurred before and is no improvement.
+    """Stop at the `times`-th attempt since the last improvement that repeats a candidate.
 
-    It stops at the `times`-th such attempt since the last improvement, but not at the first if that
-    was sampled greedily, because a warmer sample may differ. A cycle is a repeat. Without `near`
-    only an identical candidate counts.
+    A repeat is a candidate that equals any earlier candidate, or with `near` is nearly the same. If
+    the last attempt is greedy, `times` is at least 2: a retry at a higher temperature may differ.
     """
 
     times: int = 1
@@ -199,12 +197,11 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Stop when nothing improves any more.
+    """Stop when further attempts are not worth their cost, by any of three conditions.
 
-    `patience` is the number of attempts without improvement. With `novelty` it stops already at an
-    attempt that neither improves nor brings a new finding. With `floor` it stops as soon as all
-    findings are less severe than that; the candidate is kept as it is. None or False switches a
-    part off.
+    `patience`: this number of attempts brought no improvement. `novelty`: the last attempt neither
+    improved nor has a new finding. `floor`: all findings are less severe than `floor` (0..1). None
+    or False switches a condition off.
     """
 
     patience: int | None = 2
@@ -219,7 +216,7 @@ class Plateau:
             check_number("floor", self.floor, 0.001, 1)
         _flag("novelty", self.novelty)
         if self.patience is None and not self.novelty and self.floor is None:
-            raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
+            raise InvalidInput("plateau", "silent", "a rule with patience, novelty or floor")
 
     def __call__(self, loop: Loop) -> str | None:
         last = loop.attempts[-1].evaluation if loop.attempts else None
@@ -241,10 +238,10 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop while no attempt has met anything: not one test or check has passed.
+    """Stop while no test or check has passed in any attempt (`Evaluation.met` is 0).
 
-    It is meant for `All`: alone it ends a loop after its first attempt. It does not stop if an
-    evaluation does not say how much was met.
+    Use the rule inside `All`, because alone it stops a loop after the first attempt. It does not
+    stop the loop if `met` of any evaluation is unknown.
     """
 
     name: ClassVar[str] = "nothing_met"
@@ -260,7 +257,7 @@ RULES: Mapping[str, Callable[..., StopRule]] = {
 
 
 class All:
-    """Stop only when every member stops; an override of one member lifts it.
+    """Stop only if every member stops; an override of any member suspends the whole rule.
 
     >>> rule = All(MaxAttempts(2), Repeat())
     >>> rule.name
@@ -271,7 +268,7 @@ class All:
 
     def __init__(self, *rules: StopRule) -> None:
         if len(rules) < 2:
-            raise InvalidInput("All", rules, "given at least two rules")
+            raise InvalidInput("All", rules, "at least two rules")
         self.rules: tuple[StopRule, ...] = rules
         self.name: str = "+".join(rule_name(rule) for rule in rules)
 
@@ -290,13 +287,13 @@ class All:
 
 
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
-    """Yield the rules, with the members of each `All` in its place."""
+    """Yield the rules, but the members of an `All` instead of the `All`."""
     for rule in rules:
         yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 
 
 def counts_scope(rule: StopRule) -> bool:
-    """Return True if the rule, or a member, needs the counts of the scope's earlier loops."""
+    """Return True if the rule or a member of it needs counts from the scope's earlier loops."""
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
 
 
@@ -313,11 +310,11 @@ NEAR_LIMIT = 100_000
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """Return the number of the first earlier attempt with nearly the same text, None without one.
+    """Return the number of the first earlier attempt with nearly the same text, or None.
 
-    Nearly the same means: the Dice similarity of the tokens is at least 0.9, and the digits,
-    English negations and operators are the same in the same order. Texts above 100,000 characters
-    are compared by their digest only.
+    Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and if they
+    have equal digits, English negations and operators in the same order. A candidate of more than
+    100,000 characters is never nearly the same.
     """
     text = candidate.text
     if text is None or len(text) > NEAR_LIMIT:
@@ -339,7 +336,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 
 
 def decisive_tokens(text: str) -> list[str]:
-    """Return, in order, the tokens that make a difference whenever they change."""
+    """Return the numbers, negations and operators of a text, in order."""
     found = []
     for token in _TOKEN.findall(text):
         negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))

@@ -1,7 +1,4 @@
-"""Models and embedders: one adapter in each file, opened by the names that users write.
-
-An adapter is imported when a model of its kind is opened.
-"""
+"""Open models and embedders by name; each adapter is a module, imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -34,12 +31,12 @@ def open_model(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Return the model called `name` (FORMS lists the possible names); close the model after use.
+    """Return the model called `name`; `FORMS` shows the possible names. Close it after use.
 
-    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
-    models on the network. `timeout` is in seconds for each call; None means 120 s on the network
-    and no limit otherwise. Nothing is loaded or fetched before the first call. Raises UnknownName,
-    InvalidInput.
+    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` is
+    for models on the network. `timeout` limits each call, in seconds; None means 120 s on the
+    network and no limit otherwise. Weights are fetched and loaded at the first call. Raises
+    UnknownName, InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":
@@ -63,7 +60,7 @@ def open_model(
 def open_embedder(
     name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
 ) -> Embedder:
-    """Return the embedder called `name`; the first call fetches its weights. Raises UnknownName."""
+    """Return the embedder called `name`; its first call fetches the weights. Raises UnknownName."""
     if name != "minilm":
         raise UnknownName("embedder", name, ("minilm",))
     from heedful.models.embedder import MiniLM

@@ -1,8 +1,8 @@
-"""Calls of a model: what every adapter checks, and what callers share.
+"""Functions for calls of a model, used by adapters and by callers.
 
-An adapter checks its request (`check_request`), keeps to a time limit (`time_limit`), runs blocking
-work in a daemon thread (`in_thread`) and checks the answer (`check_answer`). Callers ask through
-`complete`, which adds a span, or `ask_for_json`, which asks again after a malformed answer.
+Adapters use `check_request`, `time_limit`, `in_thread` (for blocking work) and `check_answer`.
+Callers use `complete`, which adds a telemetry span, or `ask_for_json`, which asks again after a
+malformed answer.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model
 
 T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
-WARMER = 0.5  # added to the temperature when asking again: at 0 a model repeats its answer
+WARMER = 0.5  # added to the temperature of a retry: at 0 a model repeats its answer
 
 
 async def complete(
@@ -35,7 +36,7 @@ async def complete(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> Answer:
-    """Return what the model answers, with a span around the call. Raises ModelError."""
+    """Return the answer of the model; the call has a telemetry span. Raises ModelError."""
     settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     turns = [(message.role, message.content) for message in messages]
     with telemetry.chat(model.name, turns, settings) as finished:
@@ -57,22 +58,20 @@ async def ask_for_json(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[T, Usage]:
-    """Ask for a JSON object and return what `read` makes of it, with the usage; ask at most twice.
+    """Ask for a JSON object, at most twice; return `read(object)` and the usage of all calls.
 
-    The model gets the `rules`, then the `parts`, of which the last says what to do now. `read`
-    raises InvalidInput for an answer that is no good. Raises MalformedAnswer, ModelError.
+    The system message is `rules`, the user message consists of `parts`, of which the last is the
+    instruction. `read` raises InvalidInput to refuse an answer. `who` names the asker in errors.
+    Raises MalformedAnswer, ModelError.
     """
     usage, complaint, why, text = NOTHING, "", "", ""
     for again in (0, 1):
         wrong = [f"Your last answer could not be used: {complaint}. Be brief."] * again
         turn = "\n\n".join((*parts[:-1], *wrong, parts[-1]))
-        asked, warmth = (
-            [Message("system", rules), Message("user", turn)],
-            temperature + again * WARMER,
-        )
-        options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": warmth}
+        asked = [Message("system", rules), Message("user", turn)]
+        sampled: Any = {"temperature": temperature + again * WARMER, "seed": seed + again}
         try:
-            answer = await complete(model, asked, schema=schema, seed=seed + again, **options)
+            answer = await complete(model, asked, schema=schema, max_tokens=max_tokens, **sampled)
         except MalformedAnswer as error:  # the cost is unknown, so count one call
             why, text = str(error).rpartition("; it began: ")[0], error.answer
             usage, complaint = usage + Usage(1), "it was not the JSON object asked for"
@@ -94,16 +93,16 @@ def _parse_object(text: str) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         if isinstance(answer := json.loads(text), dict):
             return answer
-    raise InvalidInput("the answer", text, "one JSON object, whole and nothing else")
+    raise InvalidInput("the answer", text, "one JSON object and nothing else")
 
 
 def text_schema(most: int) -> dict[str, Any]:
-    """Return the JSON Schema of a text of at most so many characters."""
+    """Return the JSON Schema of a text of at most `most` characters."""
     return {"type": "string", "maxLength": most}
 
 
 def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema of an object with all of these keys and no others."""
+    """Return the JSON Schema of an object with all of the `keys` and no other key."""
     closed = {"required": list(keys), "additionalProperties": False}
     return {"type": "object", "properties": dict(keys), **closed, **more}
 
@@ -114,7 +113,7 @@ def check_request(
     max_tokens: int,
     temperature: float,
 ) -> None:
-    """Raise InvalidInput for a request that no model can answer."""
+    """Raise InvalidInput if no model could answer the request."""
     if not messages:
         raise InvalidInput("messages", [], "at least one message")
     check_integer("max_tokens", max_tokens)
@@ -126,15 +125,15 @@ def check_request(
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Raise InvalidInput unless `timeout` is None or finite seconds above 0."""
+    """Raise InvalidInput unless `timeout` is None or a finite number of seconds above 0."""
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "seconds above 0, or None for no limit")
 
 
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer` if its size is bounded and, with a schema, its text is JSON.
+    """Return `answer`. Raises MalformedAnswer if it is too long or, with a `schema`, not JSON.
 
-    Raises MalformedAnswer. Whether the JSON fits the schema is for the caller to check.
+    The caller must check whether the JSON fits the schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MOST_ANSWER_BYTES:
@@ -151,13 +150,13 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer and no wire accepts."""
+    """Replace lone surrogates by `?`, because tokenizers and HTTP refuse them."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @asynccontextmanager
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the body after `seconds` and raise ModelTimeout; None is no limit."""
+    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None is no limit."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -167,43 +166,32 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
             raise
         raise ModelTimeout(
             f"model {name!r} gave no answer within {seconds:g} s; "
-            "give it more time (timeout) or ask for less (max_tokens)"
+            "raise the timeout or lower max_tokens"
         ) from error
 
 
-@contextmanager
-def user_code(
-    failed: Callable[[BaseException], HeedfulError],
-    kinds: tuple[type[BaseException], ...] = (Exception,),
-) -> Iterator[None]:
-    """Turn an exception of the user's code into the error that `failed` makes of it."""
-    try:
-        yield
-    except HeedfulError:
-        raise
-    except kinds as error:
-        raise failed(error) from error
+def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
+    """Return `future` with the result of `call()` or the exception that it raises."""
 
-
-async def in_thread(call: Callable[[], T]) -> T:
-    """Run `call()` in a thread of its own and return its result; cancelling returns at once.
-
-    asyncio's own executor is no alternative: `asyncio.run` waits for it, so a call that hangs would
-    hold up Ctrl-C. This thread ends with the process.
-    """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
-
-    def hand_over(kind: object, error: BaseException | None, trace: object) -> bool:
+    def store(kind: object, error: BaseException | None, trace: object) -> bool:
         if error is not None:
             future.set_exception(error)
         return True
 
-    def work() -> None:
-        with ExitStack() as stack:
-            stack.push(hand_over)
-            future.set_result(context.run(call))
+    with ExitStack() as stack:
+        stack.push(store)
+        future.set_result(call())
+    return future
 
-    threading.Thread(target=work, name="heedful-model-call", daemon=True).start()
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run `call()` in a new daemon thread and return its result; cancelling returns at once.
+
+    `asyncio.run` waits for threads of asyncio's executor, so there a hanging call would block
+    Ctrl-C.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    work = partial(contextvars.copy_context().run, call)
+    threading.Thread(None, settle, "heedful-model-call", (future, work), daemon=True).start()
     return await asyncio.wrap_future(future)

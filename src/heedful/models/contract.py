@@ -1,25 +1,22 @@
-"""The contracts of models and embedders, and the values they exchange.
-
-`tokens` estimates how many tokens a text has, without a tokenizer.
-"""
+"""The protocols of models and embedders, their values, and an estimate of tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from heedful.loop.record import Usage
 
 Role = Literal["system", "user", "assistant"]
-# Called with the name of the weights, bytes done, bytes in all, and the current step.
+# Called with the name of the weights, the bytes done, the total bytes and the current step.
 Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat. `source` says where the text is from; it is not sent to the model."""
+    """One turn of a chat. `source` names the origin of the text and is not sent to the model."""
 
     role: Role
     content: str
@@ -28,23 +25,23 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a model: its text, its cost, and why it ended.
+    """The text of a model's answer and its usage.
 
-    `finish` is "stop" if the model ended by itself and "length" if `max_tokens` cut it off.
+    `finish` is "stop" if the answer is complete and "length" if `max_tokens` cut it off.
     """
 
     text: str
-    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+    usage: Usage = Usage(calls=1)
     finish: Literal["stop", "length"] = "stop"
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A chat model. Adapters are in `heedful.models`, one in each file."""
+    """A chat model; the adapters are the modules of `heedful.models`."""
 
     @property
     def name(self) -> str:
-        """The name as a user writes it, for example `embedded` or `openai:gpt-5`."""
+        """The name of the model, for example `embedded` or `openai:gpt-5`."""
         ...
 
     async def complete(
@@ -56,29 +53,26 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat. With `schema` (JSON Schema), the model is asked for JSON that fits it.
-
-        Raises a subclass of ModelError; never returns an error as text.
-        """
+        """Answer the chat, with `schema` (a JSON Schema) in JSON. Raises ModelError."""
         ...
 
     async def close(self) -> None:
-        """Release the model's resources; calling it twice is harmless."""
+        """Release the model's resources; a second call does nothing."""
         ...
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into unit vectors of one length."""
+    """Converts texts to unit vectors of equal dimension."""
 
     @property
     def name(self) -> str:
-        """The name of the vectors' space; vectors of different spaces are never compared."""
+        """The name of the vector space; vectors of different spaces are never compared."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """The length of every vector."""
+        """The number of components of each vector."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -86,8 +80,8 @@ class Embedder(Protocol):
         ...
 
 
-# Measured against the tokenizer of Qwen2.5 on texts of 600 characters, as shares of the true count,
-# least to greatest: English talk 1.04-1.25, Markdown 1.08-1.48, Python 1.10-1.58 (2.5 with lines of
+# The estimate divided by the true count of the tokenizer of Qwen2.5, lowest to highest, for texts
+# of 600 characters: English talk 1.04-1.25, Markdown 1.08-1.48, Python 1.10-1.58 (2.5 with lines of
 # dashes), JSON 1.07-1.35, logs 1.00-1.54, Chinese 0.97-1.45, Japanese 1.05-1.63, Arabic 1.87-2.31,
 # Russian 2.18-2.98, emoji 1.28-1.73, text with emoji 0.95-1.10, numbers 1.00. Less in Hindi (0.88),
 # Georgian and Armenian (0.86), hexadecimal ids (0.87), lists of foreign names (0.7), random letters
@@ -100,7 +94,7 @@ _TOKEN = re.compile(
 
 
 def tokens(text: str) -> int:
-    """Estimate how many tokens `text` has; English has some 15 % fewer.
+    """Estimate the number of tokens in `text`, without a tokenizer; some 15 % too high for English.
 
     >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
     (9, 9, 2)

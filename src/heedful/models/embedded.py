@@ -1,7 +1,7 @@
-"""A small model on this machine, in a child process.
+"""Run a small model on this machine, in a child process.
 
-Native code cannot be interrupted: a cancelled or late call kills the child, and the next call
-starts another.
+Native code cannot be interrupted. A cancelled or late call therefore kills the child process, and
+the next call starts a new one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TAIL_BYTES = 2_000
 
 
 class Embedded:
-    """A GGUF model through xllamacpp, one call at a time.
+    """A GGUF model, run by xllamacpp, that answers one call at a time.
 
-    `name` is `embedded`, `embedded:` and a name of the fetch list, or `embedded:/path/file.gguf`.
-    `cache` is the folder for weights, `threads` defaults to one less than the cores, `context` is
-    in tokens, at most what the model was trained on. `timeout` is in seconds for each call; waiting
-    for other calls and loading count, downloading does not. The first call fetches and loads the
-    weights. At temperature 0 the same call gives the same answer. Raises UnknownName, InvalidInput.
+    `name` is `embedded`, `embedded:NAME` with a name of the fetch list, or
+    `embedded:/path/file.gguf`. The first call fetches the weights into the folder `cache` and loads
+    them. The default of `threads` is the number of cores minus 1. `context` is in tokens, limited
+    to the context of the model's training. `timeout` limits each call, in seconds, without the
+    download. At temperature 0, equal calls give equal answers. Raises UnknownName, InvalidInput.
     """
 
     def __init__(
@@ -64,29 +64,26 @@ class Embedded:
             context = min(context, self._weights.context or context)
         else:
             self._file = Path(name.removeprefix("embedded:")).expanduser()
-            there = False
-            with suppress(OSError):  # a name that no file can have
-                there = self._file.is_file()
-            if not there:
-                allowed = "embedded: and the path of a .gguf file that exists"
+            if not os.path.isfile(self._file):  # also False for an invalid file name
+                allowed = "embedded: and the path of an existing .gguf file"
                 raise InvalidInput("model", str(self._file), allowed)
         self._settings = {"context": context, "threads": threads}
         self._closed = False
         self._begin()
 
     def _begin(self) -> None:
-        """Begin without a child, also in a fork, where the child belongs to the parent."""
+        """Set the attributes about the child process to "none"; also called after a fork."""
         self._owner = os.getpid()
-        self._turn = threading.Lock()  # held by the call that is answered
-        self._lock = threading.Lock()  # guards the attributes below; never held for long
+        self._turn = threading.Lock()  # held during a call
+        self._lock = threading.Lock()  # guards the attributes below, only for short times
         self._children: list[_Child] = []  # none or one
         self._answered: threading.Event | None = None
-        # A model that is not closed leaves no process and no warning either.
+        # Without `close`, the child process ends when the model is deleted.
         weakref.finalize(self, _end, self._children)
 
     @property
     def pid(self) -> int | None:
-        """The id of the process with the model; None before the first call and after its end."""
+        """The id of the child process; None if there is none now."""
         return next((child.pid for child in self._children), None)
 
     async def complete(
@@ -98,11 +95,11 @@ class Embedded:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat; the schema constrains the text as it is generated.
+        """Answer the chat; `schema` constrains the text during generation.
 
-        Raises ModelUnavailable, WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer,
-        InvalidInput. Cancelling returns at once and kills the process; the next call loads the
-        model again (0.2 s for 100 MB, 1 s for 500 MB).
+        Cancelling returns at once and kills the child process; the next call loads the model again
+        (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable, WeightsError, ModelTimeout,
+        PromptTooLong, MalformedAnswer, InvalidInput.
         """
         call.check_request(messages, schema, max_tokens, temperature)
         turns = [{"role": m.role, "content": call.replace_surrogates(m.content)} for m in messages]
@@ -110,8 +107,8 @@ class Embedded:
             "messages": turns,
             "max_tokens": min(max_tokens, self._settings["context"]),
             "temperature": temperature,
-            "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF itself asks for a random one
-            "cache_prompt": False,  # else an answer depends on the calls before it
+            "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
+            "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
         if schema is not None:
             wanted = {"schema": dict(schema)}
@@ -137,7 +134,7 @@ class Embedded:
         return call.check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
-        """End the child process; current and later calls fail as ModelUnavailable."""
+        """End the child process; current and later calls raise ModelUnavailable."""
         if self._owner != os.getpid():
             self._begin()
         with self._lock:
@@ -152,7 +149,7 @@ class Embedded:
         await call.in_thread(end)
 
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
-        """Wait for this call's turn and return the child's reply, {} if the caller is gone."""
+        """Wait for other calls, then return the child's reply; {} if the event `gone` is set."""
         closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
@@ -183,14 +180,12 @@ class Embedded:
         if error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{self.name!r} holds {error['n_ctx']}; shorten it or give a larger context"
+                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
             )
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 
 class _Child(subprocess.Popen[bytes]):
-    """A process that runs PROGRAM."""
-
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
         pipe = subprocess.PIPE
@@ -204,21 +199,21 @@ class _Child(subprocess.Popen[bytes]):
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Write one line; whether the child is gone shows when its reply is read."""
+        """Write one line of JSON; ignore a broken pipe, because reading the reply detects it."""
         with suppress(OSError):
             if self.stdin:
                 self.stdin.write(json.dumps(message).encode() + b"\n")
                 self.stdin.flush()
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the reply, or None if the process ends first."""
+        """Send `request` and return the reply; None if the process ends first."""
         self.send(request)
         line = self.stdout.readline() if self.stdout else b""
         reply: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return reply
 
     def last_words(self) -> str:
-        """Return the exit code and the end of stderr."""
+        """End the process; return its exit code and the last lines of stderr as text."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(1)
         self.kill()
@@ -226,11 +221,11 @@ class _Child(subprocess.Popen[bytes]):
         self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - TAIL_BYTES))
         said = self.diagnostics.read().decode("utf-8", "replace").strip() or "nothing"
         how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-        return f"{how}; its last words: {said}"
+        return f"{how}; the end of stderr: {said}"
 
 
 def _end(children: list[_Child]) -> None:
-    """End the children without a lock: a finalizer may run in a thread that holds one."""
+    """End child processes without a lock: a finalizer may run in a thread that holds the lock."""
     for child in children[:]:
         child.kill()
         with suppress(OSError):  # unwritten input

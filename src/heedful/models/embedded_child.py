@@ -1,9 +1,9 @@
-"""The process that holds the embedded model: JSON lines in, JSON lines out.
+"""The child process with the embedded model: it reads and writes lines of JSON.
 
-It is started by its path and imports nothing of heedful, so it stays as small as the model. The
-first line of input has the settings, each further line one chat request. Each line of output
-answers one request: a chat completion with the `seconds` it took, or an `error`. The process ends
-when its input ends, even while it answers, so a killed parent leaves nothing behind.
+It is started by its path and imports nothing of heedful, to save memory. The first line of input
+has the settings, each further line one chat request. Each line of output has a chat completion with
+the `seconds` it took, or an `error`. The process ends when its input ends, even during an answer,
+so it does not outlive a killed parent.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-# Against 512 as many tokens a second and 30 MB less. It decides the last digits, so the answers.
+# As fast as 512, with 30 MB less memory. The size affects rounding and so the answers.
 BATCH_TOKENS = 64
 MOST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
 
 
 def main() -> None:
-    """Serve until the input ends; exit with 1 if the model cannot be loaded."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what a Ctrl-C means
+    """Answer requests until the input ends; exit with 1 if the model cannot be loaded."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # native code that prints must not disturb the lines
+    os.dup2(2, 1)  # keep the prints of native code out of the output
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     try:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def load(settings: dict[str, Any]) -> Any:
-    """Return the native server around the model, with one slot."""
+    """Load the model and return its native server, which answers one request at a time."""
     sys.path[:] = settings["sys_path"]
     native = importlib.import_module("xllamacpp")
     params = native.CommonParams()
@@ -53,12 +53,12 @@ def load(settings: dict[str, Any]) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
     params.fit_params = False
-    params.cache_ram_mib = 0  # else up to 8 GB of old prompts, and answers that depend on them
+    params.cache_ram_mib = 0  # otherwise it keeps up to 8 GB of prompts, which affect answers
     params.n_ctx_checkpoints = 0
     params.verbosity = 1  # errors only
     params.ui = False
-    # The native server always listens on a random port of 127.0.0.1. A random key locks it; where
-    # there are Unix sockets it gets one that is removed once the model is loaded.
+    # The native server always listens on a random port of 127.0.0.1, so it gets a random key. If
+    # possible, it listens on a Unix socket instead, which is removed after loading.
     params.api_keys = [uuid4().hex]
     with TemporaryDirectory(prefix="heedful-") as folder:
         socket = os.path.join(folder, "s.sock")
@@ -68,11 +68,11 @@ def load(settings: dict[str, Any]) -> Any:
 
 
 def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """One chat completion, or why it was refused."""
+    """Return a chat completion, or an `error` with the reason of the refusal."""
     begun = time.monotonic()
     try:
         reply: dict[str, Any] = server.handle_chat_completions(request)
-    except (ValueError, RuntimeError) as error:  # a schema or a template it does not take
+    except (ValueError, RuntimeError) as error:  # a refused schema or template
         return {"error": {"message": str(error)}}
     return reply | {"seconds": time.monotonic() - begun}
 

@@ -1,4 +1,4 @@
-"""Embedders: all-MiniLM-L6-v2 in this process, or an OpenAI-compatible endpoint."""
+"""Two embedders: all-MiniLM-L6-v2 in this process, and any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TOKENS = 256
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2, int8, through onnxruntime on one thread: 384 dimensions, about 4 ms a text.
+    """The model all-MiniLM-L6-v2 (int8, 384 dimensions) in onnxruntime; about 4 ms a text.
 
-    Text beyond 256 tokens is ignored. The first call fetches the weights (23 MB) into `cache`. A
-    vector does not depend on the other texts of the call.
+    Text after the first 256 tokens is ignored. The first call fetches the weights (23 MB) into the
+    folder `cache`. The vector of a text does not depend on the other texts of a call.
     """
 
     name = "minilm-int8"
@@ -42,12 +42,12 @@ class MiniLM:
         Raises ModelUnavailable, WeightsError.
         """
         if self._loaded is None:
-            await in_thread(_import)  # before anything is fetched
+            await in_thread(_import)  # fails early, before a download
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             files = await fetch("minilm-int8"), await fetch("minilm-tokenizer")
             self._loaded = await in_thread(partial(_load, *files))
         rows = await in_thread(partial(_rows, *self._loaded, list(texts), self.dimensions))
-        return cast("Sequence[Sequence[float]]", rows)  # an array is one in all but its type
+        return cast("Sequence[Sequence[float]]", rows)  # an array behaves like one
 
 
 def _import() -> tuple[Any, Any]:
@@ -70,9 +70,9 @@ def _load(model: Path, words: Path) -> tuple[Any, Any]:
 
 
 def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray[np.float32]:
-    """Return the mean over the tokens of each text, scaled to length 1.
+    """Return for each text the mean of its token vectors, scaled to length 1.
 
-    One text at a time: on one thread batches of 8 and of 32 cost the same, 3.7 ms a text.
+    Each text is run alone, because batches of 8 or 32 take as long: 3.7 ms a text.
     """
     import numpy as np
 
@@ -87,10 +87,11 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
 
 
 class OpenAIEmbedder:
-    """An OpenAI-compatible embeddings endpoint. `dimensions` is the length of its vectors.
+    """An embedding model behind an OpenAI-compatible endpoint.
 
-    `url` None is OpenAI itself. `timeout` is in seconds a call. Without `api_key` the client
-    library looks for a key in its usual places. Raises InvalidInput.
+    `dimensions` is the number of components of a vector. Without `url`, the endpoint is OpenAI's.
+    Without `api_key`, the client library looks for a key. `timeout` limits each call, in seconds.
+    Raises InvalidInput.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class OpenAIEmbedder:
             async with self._remote.provider() as provider:
                 provider.client.max_retries = self._remote.retries
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
-                # Numbers, not base64, which not every server speaks.
+                # As numbers, because some servers cannot send base64.
                 found = await model.embed(
                     [replace_surrogates(text) for text in texts],
                     input_type="document",
@@ -131,15 +132,15 @@ class OpenAIEmbedder:
     def _rows(self, vectors: Sequence[Sequence[float]], count: int) -> list[list[float]]:
         import numpy as np
 
-        wanted = f"{self.name}: {count} vectors of {self.dimensions} numbers were wanted"
+        wanted = f"{self.name}: expected {count} vectors of {self.dimensions} numbers"
         try:
             rows = np.array(vectors, np.float64)
         except (TypeError, ValueError) as error:
             raise MalformedAnswer(f"{wanted}: {error}") from error
         if rows.shape != (count, self.dimensions):
-            raise MalformedAnswer(f"{wanted}, not {rows.shape}")
+            raise MalformedAnswer(f"{wanted}, got {rows.shape}")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not ((lengths > 0) & (lengths < np.inf)).all():
-            raise MalformedAnswer(f"{self.name}: a vector without a direction")
+            raise MalformedAnswer(f"{self.name}: a vector is 0 or not finite")
         unit: list[list[float]] = (rows / lengths).tolist()
         return unit

@@ -1,27 +1,29 @@
-"""Any Python callable as a model, named `module:function`."""
+"""Use a Python function as a model; its name is `module:function`."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
-from heedful.errors import MalformedAnswer, ModelError, UnknownName
+from heedful.errors import HeedfulError, MalformedAnswer, ModelError, UnknownName
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message
 
 
 class Function:
-    """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
+    """A model whose answers come from a function `call(messages) -> str | Answer`, async or not.
 
-    The function gets `schema`, `max_tokens`, `temperature` and `seed` by keyword if its signature
-    has them. A synchronous function runs in a thread. `timeout` is in seconds for each call; a
-    thread that does not return in time is abandoned. Raises UnknownName, and ModelError if the
+    `call` is the function or its name. It gets `schema`, `max_tokens`, `temperature` and `seed` by
+    keyword if its signature has them. A plain function runs in a thread. `timeout` limits each
+    call, in seconds; a thread that is late is abandoned. Raises UnknownName, and ModelError if the
     module cannot be imported.
     """
 
@@ -44,30 +46,29 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Return the answer of the function; without a usage it counts as one call.
+        """Call the function and return its answer; a text counts as one call.
 
-        Raises ModelError with the exception of the function as its cause, ModelTimeout,
-        InvalidInput, and MalformedAnswer for another type or, with a schema, for text that is no
-        JSON.
+        Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
+        for a result of another type or, with a schema, for text that is not JSON.
         """
         calls.check_request(messages, schema, max_tokens, temperature)
         given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
         given |= {"temperature": temperature, "seed": seed}
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
-        failed = partial(_failure, f"model {self.name!r}")
+        asked = partial(self._call, list(messages), **given)
 
-        def run() -> Any:
-            with calls.user_code(failed):
-                return self._call(list(messages), **given)
+        async def ask() -> Any:
+            if inspect.iscoroutinefunction(self._call):
+                return await asked()
+            # A future can hold a StopIteration; an awaited thread cannot raise it.
+            value = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
+            return await value if inspect.isawaitable(value) else value
 
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            asynchronous = inspect.iscoroutinefunction(self._call)
-            answer = run() if asynchronous else await calls.in_thread(run)
-            with calls.user_code(failed):
-                if inspect.isawaitable(answer):
-                    answer = await answer
+            outcomes = await asyncio.gather(ask(), return_exceptions=True)
+        answer = _checked(f"model {self.name!r}", outcomes[0])
         seconds = time.monotonic() - begun
         if isinstance(answer, str):
             answer = Answer(answer)
@@ -78,22 +79,26 @@ class Function:
         return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: a function has no resources."""
 
 
-def _failure(what: str, error: BaseException) -> ModelError:
-    return ModelError(f"{what} raised {type(error).__name__}: {error}")
+def _checked(what: str, outcome: Any) -> Any:
+    """Return `outcome`; if it is an exception, raise it or, for user code, a ModelError."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
+        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    with calls.user_code(partial(_failure, f"importing {module_name} for model {name!r}")):
-        try:
-            module = import_module(module_name)
-        except ModuleNotFoundError as error:
-            if f"{module_name}.".startswith(f"{error.name}."):  # not a module that it imports
-                raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-            raise
+    imported = calls.settle(Future(), partial(import_module, module_name))
+    error = imported.exception()
+    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+        raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
+    _checked(f"importing {module_name} for model {name!r}", error)
+    module = imported.result()
     found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)

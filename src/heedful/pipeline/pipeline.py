@@ -410,7 +410,7 @@ class StageRunner:
         run = Run[Any](
             await self._task(),
             generate=stage.writer or self._attempts,
-            evaluate=self._judge,
+            evaluate=self.evaluate,
             goals=stage.goals,
             policy=stage.policy,
             memory=pipeline.memory,
@@ -464,7 +464,7 @@ class StageRunner:
     def _failed(self, error: BaseException) -> errors.StageFailed:
         return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
-    async def _judge(self, candidate: Any, at: Context) -> record.Evaluation:
+    async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
         stage, tries = self._stage, self._pipeline.settings.max_check_attempts
         try:
