@@ -245,6 +245,11 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the state of a new loop."""
+        if not self._journal.durable and self.stage is None:  # nothing to read: half the time
+            self._began = self._began or time.time()
+            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
+            await self._recorder.opened(state.loop, state.verdict, answered=False)
+            return state
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
         head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
