@@ -438,7 +438,8 @@ class Evidence:
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
         if words and (named or not words[0].text[0].islower()):
             for token in tokens:
-                if token.kind in ("word", "number") and token.low not in STOP:
+                plain = token.low in STOP and token.text != "May"  # the month
+                if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, token.text.istitle()))
 
     # What the evidence knows
