@@ -174,9 +174,7 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
                 kept = all(side[look - 1] < -log(LEVEL) for side in sides)
                 assert (low <= gain <= high) == kept
     assert misses <= at_most(RUNS, 2 * LEVEL)
-    (said,) = documented(
-        r"In ([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was wrong"
-    )
+    (said,) = documented(r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was")
     assert near(misses, said / 100)
 
 
