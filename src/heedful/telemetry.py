@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from heedful.errors import PackageMissing
 from heedful.loop.decide import Done, Verdict
@@ -240,9 +240,14 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
 
 
-def _traced(
-    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
-) -> Callable[[Call], Call]:
+class Traced(Protocol):
+    """A decorator of an async function; it keeps the signature of the function."""
+
+    def __call__(self, work: Call, /) -> Call:
+        """Return the function with a span around each call."""
+
+
+def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
     """Return a decorator that puts a span around an async call.
 
     `opened` gets the arguments of the call and returns the name and the attributes of the span.
@@ -305,28 +310,28 @@ def _search_closed(
     exporter.recall.record(seconds)
 
 
-loop = _traced(
+loop: Traced = _traced(
     lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
     lambda _, span, result, *__: span.set_attributes(
         {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
-attempt = _traced(
+attempt: Traced = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
-check = _traced(_check_opened, _check_closed)
-search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert = _traced(
+check: Traced = _traced(_check_opened, _check_closed)
+search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert: Traced = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
-stage = _traced(
+stage: Traced = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)
