@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
 from typing import Any
@@ -257,11 +257,16 @@ def redact_data(value: Any) -> Any:
     return value
 
 
+@lru_cache(1_024)
+def _telling(key: str) -> bool:
+    lower = key.lower()  # a `key` alone names a finding
+    return key != "key" and any(name in lower for name in (*_NAMED, *_HEADERS))
+
+
 def _under(key: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_under(key, one) for one in value]
-    telling = any(name in key.lower() for name in (*_NAMED, *_HEADERS)) and key != "key"
-    if not isinstance(value, str) or not telling:  # a `key` alone names a finding
+    if not isinstance(value, str) or not _telling(key):
         return redact_data(value)
     # Quotes in the value would end it early.
     begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,18 +54,28 @@ def context() -> Context:
     return _context.get()
 
 
-@contextmanager
-def user_code(
-    failed: Callable[[BaseException], errors.HeedfulError],
-    kinds: tuple[type[BaseException], ...] = (Exception,),
-) -> Iterator[None]:
-    """Turn an exception of user code into `failed(exception)`; errors of heedful pass unchanged."""
-    try:
-        yield
-    except errors.HeedfulError:
-        raise
-    except kinds as error:  # user code
-        raise failed(error) from error
+class UserCode:
+    """A block that calls user code: an exception of a kind in `kinds` becomes `failed(exception)`.
+
+    Errors of heedful pass unchanged.
+    """
+
+    __slots__ = ("failed", "kinds")
+
+    def __init__(
+        self,
+        failed: Callable[[BaseException], errors.HeedfulError],
+        kinds: tuple[type[BaseException], ...] = (Exception,),
+    ) -> None:
+        self.failed, self.kinds = failed, kinds
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or isinstance(error, errors.HeedfulError):
+            return
+        if isinstance(error, self.kinds):
+            raise self.failed(error) from error
 
 
 async def call(
@@ -84,7 +93,7 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with user_code(failed):
+        with UserCode(failed):
             if thread:
                 value = await threaded(_called, function, *arguments)
             else:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.checks.evaluate import user_code
+from heedful.checks.evaluate import UserCode
 from heedful.errors import InvalidInput, UnknownName, UsageError
 
 Check = Callable[..., Any]
@@ -54,7 +54,7 @@ def _factory(name: str, folder: Path | None) -> Check:
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
     file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    with user_code(partial(_refused, "module of a check", name, "importable"), _ANY):
+    with UserCode(partial(_refused, "module of a check", name, "importable"), _ANY):
         if file and file.is_file():
             owner: Any = _run_file(file, file.stat().st_mtime_ns)
         else:
@@ -117,7 +117,7 @@ def _refused(field: str, value: object, allowed: str, error: BaseException) -> I
 def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
     whose = f"arguments of check {name!r}"
     failed = partial(_refused, whose, arguments, "arguments that it takes")
-    with user_code(failed, _ANY):
+    with UserCode(failed, _ANY):
         try:
             check: Check = factory(*places, **arguments)
         except InvalidInput as error:

@@ -278,12 +278,17 @@ class Run(Generic[C]):
         if any(rule(state.loop) for rule in self._budgets):
             return await self._over(state)  # failed calls have spent the budget
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        budget = self._most_seconds - state.loop.usage.seconds
+        budget = self._most_seconds
+        if budget < UNLIMITED:
+            budget -= state.loop.usage.seconds
         left = max(0.001, budget + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            async with asyncio.timeout(None if limit == UNLIMITED else limit):
+            if limit == UNLIMITED:  # a timer costs a tenth of an attempt
                 value, attempt = await self._try(state, began)
+            else:
+                async with asyncio.timeout(limit):
+                    value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
             if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
@@ -360,6 +365,9 @@ class Run(Generic[C]):
     ) -> tuple[Any, record.Evaluation]:
         """Judge all candidates; return the best by errors, missed goals, preference and margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
+
+        if len(tried) == 1:  # nearly always
+            return answer.values[0], tried[0]
 
         def order(number: int) -> tuple[float, ...]:
             failed, missed, margin, _ = loop.rank(0, tried[number])

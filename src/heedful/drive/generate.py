@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, cast
 
 from heedful.checks.evaluate import Context, blocking, call
@@ -77,7 +77,8 @@ class Produced:
 
     def plain(self) -> list[Any]:
         """Return JSON data for the journal. Raises NotJournalable."""
-        return [[journalable(value) for value in self.values], list(astuple(self.usage))]
+        usage = [getattr(self.usage, field) for field in Usage.__slots__]
+        return [[journalable(value) for value in self.values], usage]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:

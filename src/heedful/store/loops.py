@@ -258,7 +258,11 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
 
 def dump(value: Any) -> str:
     """Return `value` as JSON without secrets; ASCII, since UTF-8 cannot hold lone surrogates."""
-    return json.dumps(redact_data(value), separators=(",", ":"))
+    return _json(redact_data(value))
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:
@@ -317,7 +321,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
     """Write the attempt; return True if it is new. Raises AttemptTaken for other content."""
     key = {"loop": n, "number": attempt["number"]}
-    content = {"record": dump(attempt), "value": dump(entry.value)}
+    content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
     if not known:
         db.insert("attempt", {**key, **content, "created": now})
@@ -331,7 +335,7 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
 def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict) -> Any:
     number = entry.attempt.number if entry.attempt else None
     plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.run("insert_decision", {"n": n, "attempt": number, "record": dump(plain), "now": now})
+    db.run("insert_decision", {"n": n, "attempt": number, "record": _json(plain), "now": now})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
         db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
