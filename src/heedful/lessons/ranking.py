@@ -76,7 +76,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
         overlap, similar = 0.0, match.cosine is not None and match.cosine >= COSINE
         if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
             overlap = len(asked & said) / sqrt(len(asked) * len(said))
-        one = replace(match, overlap=overlap)
+        one = replace(match, overlap=overlap) if overlap else match
         if similar or one.coverage >= COVERAGE or _nearness(one):
             related.append(one)
     related.sort(key=lambda match: _order(relevance(match), match, now))
