@@ -354,6 +354,7 @@ def dreams(memory: Memory, count: int) -> Callable[[], Any]:
     return enough
 
 
+@pytest.mark.sqlite  # the test renames a table of the file
 def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, caplog):
     def rename(old: str, new: str) -> None:
         db = sqlite3.connect(path)
