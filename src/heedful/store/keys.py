@@ -138,7 +138,7 @@ def any_key(db: Db, scope: Scope) -> bool:
 
 
 def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return keys of a tenant, newest first; `after` is the time and id of the last key before."""
+    """Return a tenant's keys, newest first; with `after` (a key's time and id), only older keys."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
     return [from_row(Key, row) for row in db.run("list_keys", values)]
