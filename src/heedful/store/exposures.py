@@ -151,7 +151,7 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Return `now`, or a time just after the last retirement or restoration if that is later."""
+    """Return `now`, or just after the lesson's last retirement or restoration if that is later."""
     return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 

@@ -315,7 +315,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write the attempt; return True if it is new. Raises AttemptTaken for other content."""
+    """Write the attempt; return True if new. Raises AttemptTaken if stored with other content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)

@@ -381,7 +381,7 @@ def of_role(found: Row) -> str:
 
 
 def of_schema(session: Session, found: Row) -> int:
-    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not match."""
+    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not fit."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -558,9 +558,9 @@ class Migrated(NamedTuple):
 def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
     """Migrate the database at `url` to the schema of this version, in one transaction.
 
-    `part` may limit this to one part of the migrations. A second call changes nothing. The role in
-    the URL creates and owns the tables. `role` is the role of the service, which may read and write
-    rows. If `role` does not exist, it is created without a password. Raises StoreError,
+    `part` may limit this to the `pre` or the `post` parts. A second call changes nothing. The role
+    in the URL creates and owns the tables. `role` is the role of the service, which may read and
+    write rows. If `role` does not exist, it is created without a password. Raises StoreError,
     InvalidInput.
     """
     try:

@@ -129,10 +129,11 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson, or the text of a lesson without an example (`digest` is "lesson").
+    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
 
     `text` is the text of the lesson that came with the example. `author` is True if the lesson
-    still has this text. Searches look for `words`. `sources` are all sources of the example.
+    still has this text. Searches compare a query with `words`. `sources` are all sources of the
+    example.
     """
 
     type: Literal["example"] = "example"
@@ -180,7 +181,7 @@ class ExposureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
-    """The outcome of a loop with exposures. `began` is the time of its first exposure."""
+    """The outcome of a loop with exposures. `began` is the time of the loop's first exposure."""
 
     type: Literal["outcome"] = "outcome"
     loop: str
@@ -374,7 +375,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _without_id(record: str) -> dict[str, Any]:
-    """Return the JSON data of a ruling without the id of the example."""
+    """Return the JSON data of a ruling without the example's id, which differs in each store."""
     return {name: value for name, value in _load(record).items() if name != "example"}
 
 
