@@ -50,7 +50,7 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return the URL of a store without its password.
+    """Return the URL of a store without passwords, and with no parameters but host, port, dbname.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'

@@ -1,4 +1,4 @@
-"""The episodes of agents, and the spans of unfinished traces; each is stored once.
+"""Store the episodes of agents, and the spans of traces that have not ended; each only once.
 
 One worker at a time reflects on an episode. If reflecting fails, a worker tries again later. Spans
 are stored until their trace ends. An episode then replaces the spans.
@@ -29,7 +29,10 @@ LEASE = 15.0
 
 
 async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
-    """Store an episode if it is new, and claim it; return None if claimed, or else its state."""
+    """Store an episode if it is new, and try to claim it.
+
+    Returns None if this call claimed the episode, otherwise the state of the episode.
+    """
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
     return await store.write(scope, insert, episode.digest, texts, True)
 
@@ -43,7 +46,7 @@ async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeStat
 def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Insert an episode if it is new, and with `claim` claim it; return the result of `admit`."""
+    """Do the work of `admit` or, without `claim`, of `put`; `texts` are the columns to insert."""
     db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
@@ -52,8 +55,9 @@ def insert(
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
     """Claim and return the oldest waiting or failed episode that was not tried since `before`.
 
-    Returns None if there is no such episode. With a `digest`, only this episode may be claimed. A
-    claim lasts `LEASE` seconds after the last `beat`.
+    Skips episodes that another worker has claimed. Returns None if no episode is left. With a
+    `digest`, considers only the episode with this digest. A claim lasts `LEASE` seconds after the
+    last `beat`.
     """
     values = {"now": time.time(), "before": before, "lease": LEASE}
     row = db.one("take_episode", scope, digest=digest, **values)
@@ -62,7 +66,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
-    """Renew the claim on an episode."""
+    """Renew the claim of this worker on an episode."""
     db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
 
 
@@ -87,9 +91,10 @@ def record_lessons(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode; every lesson after the first is linked as a strategy.
+    """Write the lessons of an episode; link each lesson after the first to the first, as strategy.
 
-    Raises Conflict if the lessons of the episode are written already, InvalidInput, QuotaExceeded.
+    `most` and `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has its
+    lessons already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
     if not _settle(db, scope, digest, "reflected", ""):
@@ -117,9 +122,10 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return up to `limit` episodes in this state ("": in any) from before `at`, newest first.
+    """Return up to `limit` episodes in `state` ("": in any state), newest first.
 
-    At the same time, a lower `digest` counts as earlier. Records are empty unless `whole` is set.
+    Returns only episodes that were stored before the time `at`, or at this time with a lower digest
+    than `digest`. Their `record` is empty unless `whole` is set.
     """
     values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
@@ -167,7 +173,7 @@ LATE = "the trace had ended or was given up before these spans arrived"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on unfinished traces: spans and bytes of a trace, traces and bytes of a scope."""
+    """Limits: `spans` and `bytes` of an unfinished trace, `traces` and `whole` bytes of a scope."""
 
     spans: int = 10_000
     bytes: int = 32 * 2**20
@@ -191,10 +197,11 @@ class Unfinished:
 def ended_traces(
     db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
 ) -> list[Unfinished]:
-    """Return up to 100 traces that have ended and got no span since `settled`, oldest first.
+    """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    If the parent of a span is missing, the trace must have got no span since `missing`. If its root
-    is in another process, it must have got no span since `elsewhere`. Times are seconds since 1970.
+    A trace with its root span has ended if no span has arrived since `settled` or, while the parent
+    of a span is missing, since `missing`. A trace whose root span is in another process has ended
+    if no span has arrived since `elsewhere`. Times are seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
     return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
@@ -211,7 +218,7 @@ async def finish_trace(
 ) -> bool:
     """Delete the spans of a trace, and store the episode `made` if it is not None.
 
-    Does nothing and returns False if more spans arrived or another process finished the trace.
+    Does nothing and returns False if new spans have arrived or another process finished the trace.
     """
     episode = None
     if made is not None:
@@ -235,9 +242,9 @@ def replace_trace(
 
 @holds("traces")
 def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
-    """Finish the traces without a root and without a new span since `before`; return their number.
+    """Give up traces without a root span and without new spans since `before`; return how many.
 
-    Deletes their spans, and forgets the traces that were finished before `known`.
+    Deletes their spans. Also forgets each finished trace whose last span arrived before `known`.
     """
     rows = db.all("give_up_traces", scope, before=before)
     for row in rows:
@@ -247,7 +254,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of unfinished traces, their bytes, and the lowest `last` of a trace."""
+    """Return the number of unfinished traces, their total bytes, and the earliest `last`, or 0."""
     (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
@@ -256,9 +263,9 @@ def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Store spans, each once; return the number of spans refused for each reason.
+    """Store new spans; return, for each reason to refuse spans, the number of refused spans.
 
-    A trace with spans of different trust gets the trust "external".
+    `trust` is the trust of these spans. A trace with spans of different trust becomes "external".
     """
     refused: Counter[str] = Counter()
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)

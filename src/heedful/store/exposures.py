@@ -32,10 +32,10 @@ def remember(
 ) -> list[Remembered]:
     """Store reflections, and record the exposures and the outcome of a loop.
 
-    The first exposures and the first outcome of a loop stay. Only the first call with reflections
-    of a loop adds its lessons. With `most` above 0, the least useful lessons beyond `most` are
-    evicted, except pinned ones. Returns one answer for each written reflection; it is
-    `Remembered(0, False, 0)` if the lesson was evicted. Raises InvalidInput, and QuotaExceeded if
+    Later calls do not change the exposures and the outcome of a loop, and only the first call with
+    reflections of a loop stores lessons of this loop. With `most` above 0, the least useful lessons
+    beyond `most` are evicted, except pinned ones. Returns one answer for each written reflection:
+    `Remembered(0, False, 0)` if its lesson was evicted. Raises InvalidInput, and QuotaExceeded if
     an untrusted source exceeds its `quota`.
     """
     now = time.time()
@@ -61,7 +61,7 @@ def expose(
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
-    """Insert one of `among` exposures of a prompt; return False if it is stored already."""
+    """Insert exposure `one` of a prompt with `among` exposures; return False if stored already."""
     names = ("loop", "shown", "share", "together")
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
@@ -69,9 +69,9 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
 
 
 def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
-    """Insert the outcome of a loop, and count it on the lessons that the loop was shown.
+    """Insert the outcome of a loop, and update the counters of the lessons shown to the loop.
 
-    Returns False if the loop has no exposures, or has an outcome already.
+    Does nothing and returns False if the loop has no exposures, or has an outcome already.
     """
     values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
     new = db.one("insert_outcome", scope, **values, now=at) is not None
@@ -95,11 +95,11 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
-    """Return for each lesson how often each case occurred, and the number of open loops.
+    """Return for each lesson how often each `Case` occurred, and the number of open loops.
 
-    The key None counts each loop once, for all its lessons. A loop without an outcome after a day
-    counts as given up: wrong at first, with every error repeated and `most_calls` calls. For a
-    restored lesson, only loops after the restoration count.
+    The key None holds the cases of memory as a whole, with one case for each loop. If a loop has no
+    outcome after a day, it counts as given up: wrong at first, with every error repeated and
+    `most_calls` calls. For a restored lesson, only loops after the restoration count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[records.LessonName | None, dict[Case, int]] = defaultdict(dict)
@@ -114,8 +114,9 @@ def conclude(
 ) -> list[str]:
     """Retire the lessons in `hurting`, except pinned ones; return the names of the retired lessons.
 
-    Records a ruling for each. `useful` maps names of lessons (`kind/signature`) to their factors in
-    ranking. The factor becomes 1 for all other lessons, and is at least 1 for pinned lessons.
+    Records a ruling for each retired lesson. `useful` maps names of lessons (`kind/signature`) to
+    their factors in ranking. The factor becomes 1 for all other lessons, and is at least 1 for
+    pinned ones.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -150,7 +151,7 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Return `now`, or a time just after the lesson's last ruling if that is later."""
+    """Return `now`, or just after the lesson's last retirement or restoration if that is later."""
     return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 

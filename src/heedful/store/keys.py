@@ -36,8 +36,8 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Key:
     """An API key as stored, without its secret; times are seconds since 1970.
 
-    Empty `projects` means all projects of the tenant. `may` holds the scopes of the key, `by` the
-    name of its creator.
+    If `projects` is empty, the key is valid for all projects of the tenant. `may` holds the
+    permissions of the key, such as "read", and `by` the name of its creator.
     """
 
     id: str
@@ -70,8 +70,8 @@ async def create(
 ) -> tuple[Key, str]:
     """Create a key; return it and its full text, which the store does not hold.
 
-    Pass an `id` from `new_id` to know the id beforehand. The text is "" if a repeated call gets the
-    key that the first call created. Raises InvalidInput.
+    Pass an `id` from `new_id` to know the id beforehand. If an idempotent call is repeated, this
+    returns the key that the first call created, and "" as its text. Raises InvalidInput.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -118,7 +118,7 @@ async def holder(store: Store, token: str) -> Key:
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant, or None, and the hash of its secret."""
+    """Return the key with this id, of any tenant (or None), and the hash of its secret."""
     row = db.run("find_key", {"id": id}).fetchone()
     return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
 
@@ -138,7 +138,7 @@ def any_key(db: Db, scope: Scope) -> bool:
 
 
 def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return the keys of a tenant, newest first, starting after the time and id in `after`."""
+    """Return a tenant's keys, newest first; with `after` (a key's time and id), only older keys."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
     return [from_row(Key, row) for row in db.run("list_keys", values)]
@@ -186,9 +186,9 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 class Verified:
     """The result of a check of all audit rows of a tenant.
 
-    `broken` is the number of the first changed or missing row, or 0, and `what` the problem. `head`
-    is the hash of the last row. Keep this hash elsewhere: with it, a later check detects that
-    somebody rewrote the whole chain.
+    `broken` is the number of the first changed or missing row, 0 if there is none; `what` says what
+    is wrong. `head` is the hash of the last row. Keep this hash elsewhere: with it, a later check
+    detects that somebody rewrote the whole chain.
     """
 
     tenant: str

@@ -1,8 +1,8 @@
 """The lessons in a store: write, list, limit and delete them; release, reject and revoke texts.
 
-A lesson is one row for each kind and signature. Every sighting of the error adds to the count of
-the lesson. Examples record their sources, so that revoking a source also deletes every example that
-derives from the source. This module sets the trust and the state of every text in the store.
+A lesson is one row for each kind and signature. Each time its error is seen (a sighting), the count
+of the lesson rises. Examples record their sources, so that revoking a source also deletes every
+example that derives from it. This module sets the trust and the state of every text in the store.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ LESSON = "lesson"
 
 
 def words_digest(text: str) -> str:
-    """Return the digest of the row that stores the text of a lesson without an example."""
+    """Return the digest of the example row that stores `text` for a lesson without an example."""
     return f"{LESSON} {Example(text, '').digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return the digest with which rulings name the example row that has `digest` and `lesson`."""
+    """Return the digest by which rulings name the example row with this `digest` and `lesson`."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Copy the recallable examples of lesson `subject` to lesson `successor`; record each copy.
+    """Copy the recallable examples of lesson `subject` to lesson `successor` for a dream.
 
-    A copy derives from its original, so that a revocation deletes both.
+    Records each copy. A copy derives from its original, so that a revocation deletes both.
     """
     values: Plain = {"subject": subject, "successor": successor}
     for row in db.run("carried", values).fetchall():
@@ -65,7 +65,10 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 def record_supersession(
     db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
 ) -> None:
-    """Record that a dream superseded row `subject`; `what` is "reflection" or "example"."""
+    """Record that a dream superseded row `subject`; `what` is "reflection" or "example".
+
+    `successor` is the row that replaces it, and `before` holds the data for a rollback.
+    """
     values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
     db.insert("supersession", {**values, "before": json.dumps(before)})
 
@@ -82,7 +85,7 @@ def copy_to_successor(db: Db, values: Plain) -> None:
 
 
 def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """Return the reflection with the trust, state, source and parents to store.
+    """Return the reflection with the trust, state, source and parents (example ids) to store.
 
     `key` holds `tenant`, `project` and the scope's token as `scope`. Returns None for a measured
     reflection if its loop was shown an example whose origin is deleted. Raises InvalidInput for an
@@ -115,8 +118,8 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the source and parents of an example; return True if the example had a source before.
 
-    `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If the
-    example is an ancestor of a parent, the old source and parents stay, too.
+    `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If a
+    new parent derives from this example, the old source and parents are kept besides the new ones.
     """
     values = {**values, "example": example}
     known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
@@ -142,7 +145,7 @@ def check_quota(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the newest ruling on this text of the lesson is a rejection."""
+    """Return True if the newest ruling on this text (its `digest`) of the lesson rejected it."""
     row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
@@ -150,10 +153,10 @@ def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
 def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
-    """Write each reflection: insert or count the lesson, and add its sighting and example.
+    """Store each reflection: insert its lesson or, if the lesson exists, add 1 to its count.
 
-    Skips a reflection if `assign_trust` returns None. Raises QuotaExceeded, and InvalidInput for an
-    unknown parent.
+    Also stores the sighting and the example of the reflection. Skips a reflection if `assign_trust`
+    returns None. Raises QuotaExceeded, and InvalidInput for an unknown parent.
     """
     key = _scope_key(scope)
     answers = []
@@ -195,16 +198,16 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
 
 
 def begin_anew(db: Db, values: Plain) -> None:
-    """Prepare a lesson for new text from an operator or a measured outcome.
+    """Prepare a lesson for a new text with the trust "operator" or "measured".
 
-    Earlier proofs no longer count, and text of a model is superseded.
+    If it replaces another text, earlier proofs no longer count, and a model's text is superseded.
     """
     db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
     db.run("replace_words", values)
 
 
 def insert_sighting(db: Db, values: Plain, text: str) -> None:
-    """Insert a sighting with this text; `values` holds the other columns, and its time as `now`."""
+    """Insert a sighting with `text`; `values` holds its other columns, with its time as `now`."""
     names = ("reflection", "loop", "source", "trust", "parents")
     sighting = {name: values[name] for name in names}
     db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
@@ -213,7 +216,7 @@ def insert_sighting(db: Db, values: Plain, text: str) -> None:
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     """Write the texts of a sighting: its example, the text of the lesson, or both.
 
-    `row` is the lesson. Its `author` is None if its text is new or was just replaced.
+    `row` is the lesson; its `author`, an example row, is None if its text is new or just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
@@ -246,7 +249,7 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
 
 
 def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
-    """Write the example row that lets a search find a lesson without an example."""
+    """Write the example row that lets a search find a lesson that has no example."""
     values["digest"] = words_digest(values["text"])
     return add_example(db, values, Example(values["text"], "", context=context), context, place)
 
@@ -256,8 +259,9 @@ def add_example(
 ) -> Wrote:
     """Write an example with its origin and vector; replace a stored copy only to raise its trust.
 
-    `values` holds the scope and `kind`, `signature`, `reflection`, `digest`, `text`, `state`,
-    `trust`, `source`, `parents`, `now`. `place` holds the space and data of the vector.
+    Returns "new", "raised" or "nothing". `values` holds the scope and `kind`, `signature`,
+    `reflection`, `digest`, `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the
+    space and data of the vector. Searches also find the words of `context`.
     """
     task = storable(example.task)
     values = {
@@ -288,7 +292,7 @@ def name_of(row: Row) -> str:
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return the lessons as plain data, those seen most often first."""
+    """Return up to `limit` lessons as plain data, the most often seen first."""
     return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
 
 
@@ -332,8 +336,8 @@ def rule(
 ) -> None:
     """Record a ruling on `subject`; `record` holds details as plain data.
 
-    The subject is a name or a digest, not an id, so that the ruling outlives the lesson. Raises
-    InvalidInput if `by` is empty.
+    The subject is a name or a digest, not an id, so that the ruling is clear even after the lesson
+    is deleted. Raises InvalidInput if `by` is empty.
     """
     records.check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
@@ -343,10 +347,11 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Evict lessons and examples until at most `most` of each remain; 0 keeps all.
+    """Evict lessons beyond `most` lessons, and examples beyond `most` examples; 0 keeps all.
 
-    Evicts quarantined lessons first and the new lessons in `answers` last, so that a full memory
-    still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted lesson.
+    Evicts quarantined lessons first and the other new lessons in `answers` last, so that a full
+    memory still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted
+    lesson.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -363,8 +368,9 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
     """Return the lessons that `prune` would delete, as plain data with the reason as `why`.
 
-    These are the lessons neither seen nor shown for `unused_for` seconds (0: none), and the least
-    useful lessons beyond `keep` lessons (negative: none).
+    With `unused_for` above 0, these are the lessons neither seen nor shown for so many seconds.
+    With `keep` of at least 0, the least useful lessons beyond `keep` lessons are added. Lessons
+    that are pinned or proven to help are left out.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -469,10 +475,10 @@ def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, 
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
-    """Delete the sightings of a source and everything that derives from it; record a ruling.
+    """Delete the sightings and texts that come or derive from a source; record a ruling.
 
-    With `dry_run`, only count. Lessons keep the texts of other sources. Raises NotFound if nothing
-    comes from the source.
+    A lesson that has text from another source stays, with this text. With `dry_run`, deletes
+    nothing and returns what it would delete. Raises NotFound if nothing comes from the source.
     """
     values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
@@ -507,13 +513,16 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 
 
 def _best(db: Db, values: Plain) -> int | None:
-    """Return the id of the most trusted example of a lesson; retired examples come last."""
+    """Return the id of the lesson's most trusted example; a retired one only if all are retired."""
     row = db.first("best_example", {**values, "order": json.dumps(records.ORDER)})
     return int(row["id"]) if row is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
-    """Give a lesson the words, trust and state of an example; a retired lesson stays retired."""
+    """Give a lesson the text, trust and state of an example.
+
+    A retired or superseded lesson keeps its state, unless its old text was of a tool or document.
+    """
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
@@ -521,7 +530,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Store the text of the most trusted sighting as an example; return False without sightings."""
+    """Store the text of the most trusted sighting as an example; return False if there is none."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False

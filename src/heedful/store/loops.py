@@ -1,8 +1,8 @@
 """Loops in a store: claiming, writing, reading, explaining and replaying them.
 
-A driver claims a loop with a lease and a token that names its process. On the same machine, the
-loops of a killed process are therefore free at once. Each claim raises the `epoch` of the loop, and
-a driver with an older epoch cannot write.
+A driver is what makes the attempts of a loop. It claims the loop with a lease, and with a token
+that names its process: if the process is killed, another driver on the same machine can claim the
+loop at once. Each claim raises the `epoch`; a driver with an older epoch cannot write.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def leave(owner: str) -> None:
 def alive(owner: str, lease: float, now: float) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    In this process, a driver works from `enter` to `leave`. A driver in another process works until
-    `lease` (seconds since 1970); on this host, its process must also still run.
+    A driver in this process works from `enter` to `leave`. Any other driver may work until `lease`
+    (seconds since 1970) but, if it is on this host, only while its process runs.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -67,7 +67,7 @@ def alive(owner: str, lease: float, now: float) -> bool:
 
 @cache
 def _host() -> str:
-    """Return the host name and, on Linux, the namespace of process ids."""
+    """Return the host name and, on Linux, the process's PID namespace."""
     try:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -123,7 +123,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
-    """Return the data for a decision on a loop without a driver. Raises NotFound.
+    """Return the data for deciding on a loop that this process does not drive. Raises NotFound.
 
     If a rule of the policy needs `echoes`, they are counted in the `window` newest other loops.
     """
@@ -172,8 +172,8 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """Write `entry` to its loop.
 
-    Raises LeaseLost if the loop's epoch is not `entry.epoch`. Raises AttemptTaken if the attempt of
-    `entry` is stored with other content. If the same attempt is stored, nothing is written.
+    Raises LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry` is stored
+    already, nothing is written; if it is stored with other content, this raises AttemptTaken.
 
     If `owner` is "", the loop has no driver. The loop must then be unchanged since `entry.seen`,
     and each write raises the epoch: of several writers that read the same state, only one can
@@ -230,7 +230,7 @@ def newest(
 ) -> list[StoredLoop]:
     """Return at most `limit` loops whose id begins with `prefix`, newest first.
 
-    With `before`, return only loops older than the loop with this id; if it is missing, none.
+    `before` is the id of a loop: only older loops are returned, and none if this loop is missing.
     """
     at = {"created": inf, "n": 0}
     if before:
@@ -245,8 +245,8 @@ def newest(
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
-    In each loop, a finding counts since the last improvement, and a persistent finding since the
-    start. A finding that the loop has fixed does not count.
+    In each loop, only attempts from the last improvement on count, but all attempts for a
+    persistent finding. Notes do not count.
     """
     others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
@@ -319,7 +319,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write the attempt; return True if it is new. Raises AttemptTaken for other content."""
+    """Write the attempt; return True if new. Raises AttemptTaken if stored with other content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
@@ -415,9 +415,10 @@ def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Return the loops; a loop without goals gets the goals that all policies share.
+    """Return the loops, but with the policies' goals in each loop that has no goals.
 
-    All policies are then judged by the same goals. A loop without these scores is unchanged.
+    All policies are then judged by the same goals. If the policies have different goals, or scores
+    for these goals are missing in a loop, the loop stays as it is.
     """
     wanted = {one.goals: one for one in policies if one.goals}
     if len(wanted) != 1:
@@ -432,7 +433,7 @@ def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[
 
 
 def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
-    """Count the loops without goals in which an evaluation lacks a score for the policy's goals."""
+    """Count the loops without goals that lack a score for a goal of the policy."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(
         any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)

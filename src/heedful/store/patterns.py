@@ -1,8 +1,8 @@
 """Groups of error patterns, the list and edits of lessons, and dreams.
 
 Rows are never merged: every pattern keeps its own lesson. Groups are computed from the patterns of
-an error type, in the order in which they were learnt, so an operator can always undo a merge. A
-dream replaces lessons by other lessons, and can be rolled back.
+an error type, in the order in which they were learnt, so an operator can always take a pattern out
+of its group. A dream replaces lessons by other lessons, and can be rolled back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Plain = dict[str, Any]
 
 
 class Learned:
-    """A cache of the templates of error types; an entry is valid until the patterns change.
+    """A cache of the groups of patterns of each error type; valid until the patterns change.
 
     Texts of tools and documents count only after their release. Otherwise anybody could merge
     patterns by sending many texts.
@@ -42,7 +42,7 @@ class Learned:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """Return the templates learnt from the `MOST_PATTERNS` oldest patterns of an error type."""
+        """Return the groups learnt from the `MOST_PATTERNS` oldest patterns of an error type."""
         values = {"error_type": error_type, "most": MOST_PATTERNS}
         state = db.all("learnt_state", scope, **values)[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
@@ -57,7 +57,7 @@ class Learned:
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     """Return the lessons of `pattern` and of its group, and how often the group was seen.
 
-    Includes the successors of lessons that a dream superseded. All reads use an index.
+    Includes the lessons that replaced these lessons in dreams. All reads use an index.
     """
     digest, merge = pattern.digest, None
     alone = _lessons(db, scope, digest, [digest])
@@ -78,7 +78,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
-    """Return groups of patterns as plain data, most seen first, then the patterns kept apart."""
+    """Return groups of patterns as plain data, most seen first; patterns kept apart come last."""
     rows = db.all("every_pattern", scope, error_type=storable(error_type))
     groups = [
         one
@@ -143,7 +143,7 @@ EDITED = ("text", "tags", "state", "trust", "importance", "meta", "pinned", "apa
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, newest first; texts of tools and documents are left empty.
 
-    The `edition` of a lesson is a hash of its text and states, but not of its counters.
+    The `edition` of a lesson is a hash of its text, states and settings, but not of its counters.
     """
     return [_plain(row) for row in db.all("list_reflections", scope, **asdict(wanted), limit=limit)]
 
@@ -159,7 +159,7 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 def amend(
     db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Apply `change` to a lesson, record a ruling for each part, and return the lesson.
+    """Apply `change` to a lesson, record a ruling for each changed setting, and return the lesson.
 
     Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
     """
@@ -188,7 +188,7 @@ CHANGED = "one of its lessons changed during the dream"
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
-    """Return the recallable lessons, ordered by name, each with the vector of its text or None."""
+    """Return the recallable lessons by name, each with its text's vector in `space` or None."""
     import numpy as np
 
     rows = db.all("material", scope, space=space)
@@ -199,7 +199,7 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return for each lesson the newest `QUERIES` texts that led to the lesson."""
+    """Return for each lesson the `QUERIES` newest tasks and sightings that belong to it."""
     found = {}
     for id in ids:
         rows = db.run("asked", {"reflection": id, "most": QUERIES})
@@ -215,9 +215,9 @@ def supersede(
     expected: Mapping[int, Lesson],
     by: str,
 ) -> tuple[int, list[Proposal]]:
-    """Store a dream's report and carry out its proposals; return its id and the new proposals.
+    """Store a dream's report and carry out its proposals; return the dream's id and the proposals.
 
-    The new proposals have their outcomes. `expected` holds the lessons as the dream read them: a
+    Each returned proposal has its outcome. `expected` holds the lessons as the dream read them: a
     proposal is skipped if one of its lessons has changed since.
     """
     key, now = key_of(scope), time.time()

@@ -2,8 +2,8 @@
 
 A connection is refused if row-level security would not restrict its role. A transaction runs again
 if the database rolled it back, or if the connection was lost before the commit. Tasks that need the
-same lock wait in this process, without a thread or a connection. When they waited in the database,
-64 writers of one scope delayed a reader of another scope by 1.3 s.
+same lock wait in this process, without a thread or a connection. If they waited in the database, 64
+writers of one scope would delay a reader of another scope by 1.3 s.
 
 A migration has two parts: apply `pre` while the old version still runs, and `post` after it has
 stopped.
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Locks for the tasks of all event loops. A key has one holder; other tasks wait in order."""
+    """Locks for tasks of all event loops. One task at a time holds a key; others queue for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -253,7 +253,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a database; `conninfo` contains the password, `shown` does not."""
+    """A database: `conninfo` with the password, `shown` without it; at most `size` connections."""
 
     conninfo: str = field(repr=False)
     shown: str
@@ -304,7 +304,7 @@ _AWAY = (
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Translate a psycopg error into a HeedfulError; `lost` means a closed connection."""
+    """Return the HeedfulError for an error of psycopg; `lost` is True for a closed connection."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -381,7 +381,7 @@ def of_role(found: Row) -> str:
 
 
 def of_schema(session: Session, found: Row) -> int:
-    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not match."""
+    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not fit."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -431,8 +431,8 @@ class Database:
         """Run `work`, commit, and return its result; repeat if the database asks for a retry.
 
         Raises StoreInDoubt if the connection was lost during the commit. `work` is then not
-        repeated here. The caller may repeat the call: its number, id or idempotency key prevents a
-        second write.
+        repeated here. The caller may repeat the call: its attempt number, id or idempotency key
+        prevents a second write.
         """
         locks = [_key(scope, name) for name in dict.fromkeys(holds)]
         job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
@@ -446,8 +446,8 @@ class Database:
 class _Pool(Threads[Session]):
     """At most `size` threads, each with its own connection.
 
-    psycopg_pool would retry a refused role or an older schema until a time-out. The user would then
-    see the time-out instead of an error that says what to do.
+    This is not a psycopg_pool, because that pool would retry a refused role or an older schema
+    until a time-out. The user would then see the time-out instead of an error that says what to do.
     """
 
     def __init__(self, address: Address) -> None:
@@ -504,7 +504,7 @@ def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
 
 
 def _key(scope: Scope, name: str) -> int:
-    """Return the number of a lock. Two locks with the same number only wait for each other."""
+    """Return a number for the lock `name`. If two locks share a number, one waits for the other."""
     text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
 
@@ -558,9 +558,10 @@ class Migrated(NamedTuple):
 def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
     """Migrate the database at `url` to the schema of this version, in one transaction.
 
-    Migrating a second time changes nothing. The role in the URL creates and owns the tables. `role`
-    is the role of the service, which may read and write rows. If `role` does not exist, it is
-    created without a password. Raises StoreError, InvalidInput.
+    `part` may limit this to the `pre` or the `post` parts. A second call changes nothing. The role
+    in the URL creates and owns the tables. `role` is the role of the service, which may read and
+    write rows. If `role` does not exist, it is created without a password. Raises StoreError,
+    InvalidInput.
     """
     try:
         with closing(Session(parse_url(url).conninfo)) as session:

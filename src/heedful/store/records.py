@@ -17,8 +17,9 @@ Kind = Literal["loop", "run", "stage"]
 class StageHead:
     """The description of a pipeline's stage, stored with the loop of the stage.
 
-    `run` is the id of the run, `name` the name of the stage. `checks` are the names of its checks
-    in findings. `model` is the model that writes the output, "" if a function writes it.
+    `run` is the id of the run, `name` the name of the stage. `checks` has the names that findings
+    use for its checks. `model` is the model that writes the output, "" if a function writes it. The
+    run obeys `on_exhausted` if no attempt passed, and `on_unvalidated` if a check raised an error.
     """
 
     run: str
@@ -76,10 +77,11 @@ class StoredLoop:
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
-    Set `head` for a loop that may be new. A `verdict` that suspends rules uses up their overrides.
-    `standing` says how close the loop was to its limits at the decision. `decided` is the time of
-    the decision in seconds since 1970, 0 for now. For a loop without a driver, `seen` is the
-    `updated` of the loop as it was read. The last four fields are parameters of `remember`.
+    Set `head` for a loop that may be new. A `verdict` that continues because of overrides uses up
+    one decision of each of them. `standing` says how close the loop was to its limits at the
+    decision. `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
+    without a driver, `seen` is the `updated` of the loop as it was read. The last four fields are
+    as in `remember`.
     """
 
     id: str
@@ -116,10 +118,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """One consistent state of a loop, for a decision by a process that does not drive the loop.
+    """The state of a loop, for a decision by a process that does not drive the loop.
 
-    `driver` is the process that drives the loop now, or "". `echoes` counts finding keys in other
-    loops of the scope, if the policy has a rule about them.
+    All parts were read in one transaction. `driver` is the process that drives the loop now, or "".
+    If a rule of the policy needs them, `echoes` counts finding keys in other loops of the scope.
     """
 
     stored: StoredLoop

@@ -211,10 +211,11 @@ def iso(at: float) -> str:
 def stage_feedback(
     stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
 ) -> str:
-    """Return the feedback for the next attempt: its findings, `lessons`, and a request.
+    """Return feedback for the next attempt: findings, unmet goals, `lessons`, and a request.
 
     The feedback has at most `heedful.loop.record.MOST` characters. The first item of `lessons` is a
-    heading; lessons that do not fit are left out. Tokens of chat turns are replaced.
+    heading; lessons that do not fit are left out. Tokens that begin or end a chat turn are
+    replaced.
     """
     head, kept = HEAD.format(stage), ""
     for line in lessons:
@@ -225,7 +226,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return the verdict; an Again on a stage gets the text of `stage_feedback`."""
+    """Return `verdict`; if it is Again for a stage, its feedback comes from `stage_feedback`."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
@@ -301,8 +302,9 @@ def _checked(
 ) -> Iterator[CheckResult]:
     """Yield a result for each finding, each goal, and each check in `names` without a finding.
 
-    Checks without a finding are left out if results are missing, or if a failed check is not in
-    `names`. Then it is unknown whether the checks without a finding passed.
+    A check without a finding counts as passed. These checks are left out if the results of the
+    stage are missing, or if a failed check is not in `names`: then it is unknown whether they
+    passed.
     """
     found, results, wrong = set[str](), list[CheckResult](), set[str]()
     for one in evaluation.findings:

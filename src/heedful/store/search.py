@@ -38,7 +38,7 @@ K1, B = 1.2, 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Return how many texts contain each of the first `COUNTED` words, rarest word first."""
+    """Count the texts that contain each of the first `COUNTED` of `words`, rarest word first."""
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.run("count_terms", values).fetchall() if wanted else []
@@ -50,9 +50,9 @@ def matching(
 ) -> list[int]:
     """Return the ids of the `many` texts with the highest total weight of rare words, best first.
 
-    Searches as many of the rarest words as have about `MATCHES` matches together. If the rarest
-    word alone has more, only its newest matches count. With `among`, all matches of these ids
-    count, and no others.
+    Searches only for the rarest words: as many as have about `MATCHES` matches in total. If the
+    rarest word alone has more, only its newest matches count. With `among`, only texts with these
+    ids count, and the number of their matches is not limited.
     """
     most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
     rare = [term for term, count in counts.items() if count][:TERMS]
@@ -93,9 +93,9 @@ TOGETHER = 256
 
 
 class Vectors:
-    """A cache of the codes of the scopes searched last, of at most `most` bytes, for a connection.
+    """A connection's cache of the vector codes of the scopes that it searched last.
 
-    The codes of the current search stay even if they alone exceed the limit.
+    It has at most `most` bytes, but the codes of the current search always stay.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -150,7 +150,7 @@ class Codes:
         return self._ids[: self.count]
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Add the vectors that became searchable since the last call, up to number `changed`."""
+        """Add the vectors that became searchable since the last call, up to change `changed`."""
         import numpy as np
 
         if changed == self._followed:
@@ -164,7 +164,7 @@ class Codes:
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by code; with `among`, only ids in it."""
+        """Return the ids of the `many` nearest vectors by their codes; `among` limits the ids."""
         import numpy as np
 
         ids, codes = self.ids, self._codes[: self.count]
@@ -253,8 +253,8 @@ def search(
 ) -> list[Match]:
     """Return the examples most like `text`: at most `limit` by words and `limit` by vector.
 
-    `space` names the space of `vector`, and `only` filters the examples. A match has a `keyword`
-    score if the words found it, and a `cosine` if its vector is in the space.
+    `space` is the vector space of `vector`, and `only` filters the examples. A match has a
+    `keyword` score if the search by words found it, and a `cosine` if its vector is in `space`.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -324,7 +324,7 @@ class Sought:
 
 
 def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
-    """Return the BM25 score of each matching example, divided by the best score, 0..1."""
+    """Return the BM25 score of each matching example, divided by the best score: 0..1."""
     many = 2 * one.limit
     ids = matching(one.db, one.corpus, counts, many)
     found = one.read(ids)

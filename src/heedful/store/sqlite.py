@@ -46,7 +46,7 @@ class Connection(sqlite3.Connection, Db):
 
 
 class _Savepoint(Answers):
-    """A `with` block that runs one job in a savepoint: an error undoes only this job."""
+    """A `with` block that runs one job in a savepoint: an error undoes only this job's work."""
 
     def __init__(self, db: Connection, job: Job) -> None:
         super().__init__((job,))
@@ -214,7 +214,7 @@ class File:
 
 
 def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) -> Connection:
-    """Open the file `path` and upgrade its schema if necessary; `reads` makes it read-only.
+    """Open the file `path` and upgrade its schema if necessary; with `reads`, only for reading.
 
     Raises StoreUnavailable if the file cannot be opened. Other errors of SQLite are not translated.
     """

@@ -91,7 +91,7 @@ class Db:
         return self.execute(statements(self.dialect)[name], values)
 
     def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
-        """Run the statement `name` to its end and return its first row, or None."""
+        """Run the statement `name`, fetch all rows, and return the first row, or None."""
         rows = self.run(name, values).fetchall()
         return rows[0] if rows else None
 
@@ -105,7 +105,7 @@ class Db:
         return self.first(name, {**key_of(scope), **values})
 
     def select(self, columns: str, table: str, key: Mapping[str, Any], end: str = "") -> list[Row]:
-        """Return `columns` of the rows of `table` that match `key`; `end` may order the rows."""
+        """Return `columns` of the rows of `table` that match `key`; `end` may add `order by`."""
         sql = f"select {columns} from {table} where {_is(key)} {end}"
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
@@ -144,7 +144,7 @@ Work = Callable[[Db], T]
 def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function that writes: it locks `names`, instead of `MEMORY`, until the commit.
 
-    `by` computes the names from the function's arguments after `db` and `scope`.
+    Alternatively, `by` computes the names from the function's arguments after `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
@@ -160,7 +160,7 @@ class Access(Protocol):
     async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
         """Run `work` on one consistent snapshot of the database and return its result.
 
-        With `apart`, slow work has its own connection.
+        With `apart`, it gets a connection of its own, for slow work.
         """
         ...
 
@@ -185,7 +185,7 @@ _of_parent: list[object] = []
 
 
 class Job(Future[Any]):
-    """The future result of `work`, a function that waits for a thread."""
+    """A function `work` that waits for a free thread, and the future of its result."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         super().__init__()
@@ -212,10 +212,10 @@ class Answers:
 
 
 class Threads(Generic[C]):
-    """At most `size` threads, each with its own connection. Jobs start threads; `close` ends them.
+    """At most `size` threads, each with its own connection; they end with `close`.
 
-    A thread takes up to `group` waiting jobs at a time. A forked child process starts new threads
-    with new connections.
+    A new job starts a thread if none is idle. A thread takes up to `group` waiting jobs at a time.
+    A forked child process starts new threads with new connections.
     """
 
     # Seconds to wait for running work when the interpreter ends or an unused store is freed.
@@ -447,10 +447,10 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 class Effects:
     """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
-    Every write is an effect, except claiming a loop, which may be repeated. `record` stores the
-    number and the result of an effect; numbers begin at `first`. `known` holds the effects that an
-    earlier run of the same call stored. Known effects are not written again; the call continues
-    with their stored results.
+    Every write is an effect, except claiming a loop, which may be repeated. `record` is called to
+    store the number and the result of an effect; numbers begin at `first`. `known` holds the
+    effects that an earlier run of the same call stored. They are not written again: the call
+    continues with their stored results.
     """
 
     def __init__(
@@ -482,7 +482,7 @@ class Effects:
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Commit the effect `name` and its records; return the stored result of a known effect."""
+        """Return the stored result of `name` if it is known; else commit it with its records."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
@@ -517,7 +517,7 @@ def also(extra: Extra) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return the result of a write as JSON data. Raises TypeError if that is impossible."""
+    """Return the result of a write as JSON data. Raises TypeError if it has no JSON form."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -568,7 +568,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A repeatable call: its caller, its idempotency key `once`, the digest of its request."""
+    """A call that may be repeated: its caller, idempotency key `once`, digest of its request."""
 
     tenant: str
     caller: str
@@ -609,7 +609,7 @@ def keep_answer(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> 
 def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
     """Store `record` as effect number `n` of `call`.
 
-    Raises LeaseLost if another process that answers the same call has stored this effect.
+    Raises LeaseLost if another process, which answers the same call, has stored this effect.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.run("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
@@ -656,7 +656,7 @@ class Store:
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run slow work like `read`, on a connection of its own."""
+        """Like `read`, but on a connection of its own, for slow work."""
         return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs), True)
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 An export is a stream of the records below. They name a lesson by kind and signature, because ids
 differ between databases. Examples and sightings list all sources that they derive from, so that a
 source can be revoked after an import too. Importing a record twice changes nothing. A copy holds
-every row of every scope; it is one transaction, and every row is read again and compared.
+every row of every scope. It is written in one transaction, then read again and compared.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ALLOWED = {
 
 
 class Must:
-    """Constraints on a field, with the names of pydantic's core schema, usable without pydantic."""
+    """Constraints on a field, named as in pydantic's core schema; they do not need pydantic."""
 
     def __init__(self, **constraints: Any) -> None:
         self._constraints = constraints
@@ -129,10 +129,11 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson, or the text of a lesson without an example (`digest` is "lesson").
+    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
 
-    `text` is the text of the lesson that came with the example. `author` is True if the lesson has
-    this text now. Searches compare `words`. `sources` are all sources of the example.
+    `text` is the text of the lesson that came with the example. `author` is True if the lesson
+    still has this text. Searches compare a query with `words`. `sources` are all sources of the
+    example.
     """
 
     type: Literal["example"] = "example"
@@ -180,7 +181,7 @@ class ExposureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
-    """The outcome of a loop with exposures. `began` is the time of its first exposure."""
+    """The outcome of a loop with exposures. `began` is the time of the loop's first exposure."""
 
     type: Literal["outcome"] = "outcome"
     loop: str
@@ -374,7 +375,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _without_id(record: str) -> dict[str, Any]:
-    """Return the JSON data of a ruling without the id of the example."""
+    """Return the JSON data of a ruling without the example's id, which differs in each store."""
     return {name: value for name, value in _load(record).items() if name != "example"}
 
 
@@ -388,9 +389,9 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return the part of a record to import if nobody vouches for it, or None for nothing.
+    """Return the part of a record to import if nobody vouches for it, or None if nothing remains.
 
-    Texts are shortened and quarantined, with the trust "external" and `source` as a source.
+    Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
     Decisions, measurements and proofs are dropped. So are search words and vectors, because the
     person who releases a text does not see them. Times after `now` become `now`.
     """
@@ -422,10 +423,10 @@ def import_records(
 ) -> tuple[list[bool], int]:
     """Write records in the order of an export; return for each record whether it is new.
 
-    Also returns how many examples of the import are in quarantine. A stored record does not change,
-    except that new sightings are counted, and that text of an operator or a measured outcome raises
-    the trust of the same text; a ruling records this. `by` vouches for the import, or is "".
-    `source` is the name of the import.
+    Also returns how many examples of the import are in quarantine. Stored records do not change,
+    with two exceptions: new sightings are counted, and an imported text with the trust "operator"
+    or "measured" raises the trust of an equal stored text; a ruling records this. `by` is the
+    person who vouches for the import, or "". `source` is the name of the import.
     """
     writer = _Import(db, scope, source, by, why)
     return [writer.write(record) for record in records], writer.waiting
@@ -559,7 +560,7 @@ class _Import:
             self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
-        """Return the id of loop `name` in this store; add its time if another loop has the id."""
+        """Return the id for loop `name`: the name, and its time if another loop has the name."""
         key = {**key_of(self._scope), "loop": storable(name)}
         at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
         return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
@@ -577,7 +578,7 @@ class _Import:
         return new
 
     def _record_raise(self, lesson: str, digest: str) -> None:
-        """Record a ruling that the import raised the trust of a stored text."""
+        """Record a ruling: the import raised the trust of the stored text with this `digest`."""
         record = {"digest": digest, "source": self._source}
         args = ("release", lesson, self._by, self._why, self._now, record)
         lessons.rule(self._db, self._scope, *args)
@@ -620,7 +621,7 @@ class Table(NamedTuple):
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Return the tables of both engines; a table comes after the tables to which it refers."""
+    """Return the tables of both engines, each after the tables to which its rows refer."""
     db = connect(":memory:", BUSY_SECONDS)
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     found = {}
@@ -709,7 +710,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Write what PostgreSQL's triggers would have written, and set the next ids of rows."""
+    """Write what PostgreSQL's triggers would have written, and set the numbers of the next rows."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
