@@ -464,8 +464,7 @@ def feedback(
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
     The result has at most `MOST` characters: lines that do not fit are counted, not cut. The most
-    severe errors come first, and equal lines appear once. If there is no such line, the result is
-    "".
+    severe errors come first, and equal lines appear once. If no line is needed, it is "".
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):

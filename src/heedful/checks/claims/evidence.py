@@ -64,7 +64,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
-        """Return `value`, a Lexicon of its fields, or an empty one for None. Raises InvalidInput."""
+        """Return `value` or a Lexicon of its fields, empty for None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
         if value is None:
