@@ -1,8 +1,8 @@
 """Run a program and its tests under limits; `heedful.checks.program` starts this as a process.
 
-The process reads one marshalled dict from standard input. It writes records to its original
-standard output; a record is a line with the nonce of this run and a JSON object. File descriptors
-0 to 2 of the program are the null device.
+The process reads one marshalled dict from standard input and writes records to standard output. A
+record is a line with the nonce of this run and a JSON object. Then file descriptors 0 to 2 are
+replaced by the null device, so the program reads no input and its output is discarded.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def refuse(event: str, args: tuple[Any, ...]) -> None:
 
 
 def recorder(nonce: str) -> Record:
-    """Return a function that writes a record to standard output; discard all other output."""
+    """Return a function that writes records to standard output, and discard all other output."""
     out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -95,7 +95,7 @@ def show_value(value: object, show: Callable[[object], str] = repr) -> str:
 def describe(error: BaseException) -> dict[str, Any]:
     """Return the type, message and last frames of an exception.
 
-    `own` is True if an assert statement of the tests raised the exception.
+    The key `own` is True if an assert statement of the tests raised the exception.
     """
     inner = error.__traceback__ and error.__traceback__.tb_next  # not the frame of this module
     frames = [f for f in extract_tb(inner) if f.filename in (PROGRAM, TESTS)]
@@ -109,7 +109,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def run(asked: dict[str, Any], record: Record) -> None:
-    """Load the program, run each step of the tests in its scope, and record what happens."""
+    """Load the program, run each step of the tests in its namespace, and record what happens."""
     for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
         # Tracebacks quote these lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -143,7 +143,7 @@ def run(asked: dict[str, Any], record: Record) -> None:
 
 
 def main() -> None:
-    """Do one run, then end the process without the exit handlers of the program."""
+    """Read and run one request; then end the process without the program's exit handlers."""
     asked, end = marshal.load(sys.stdin.buffer), os._exit
     os.environ.clear()
     limit(asked["seconds"], asked["memory_mb"])

@@ -1,7 +1,7 @@
 """Critics: a model, or a panel of models, judges a candidate in a role.
 
-A prompt shows the candidate as data between delimiters, without control characters, role tokens
-and known secrets. A long candidate loses its middle.
+A prompt shows the candidate as data between delimiters, without control characters, role tokens and
+known secrets. The middle of a long candidate is left out.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Role:
 
     `instruction` tells the model what to judge and what 0 and 1 mean for each score. `scores` maps
     the name of a score (0..1) to at_least if high is good, or at_most if low is good. `verdict`
-    names a score that the model answers with true (1) or false (0); false is an error. `tags` maps
-    bias tags to definitions. Each tag in an answer is a persistent warning, and the score `bias`
-    is their highest severity. Raises InvalidInput.
+    names a score that the model answers with true (1) or false (0); false is an error finding.
+    `tags` maps bias tags to definitions. Each tag in an answer is a persistent warning, and the
+    score `bias` is the highest severity of these tags. Raises InvalidInput.
     """
 
     name: str
@@ -168,7 +168,7 @@ async def ask_judge(
     read: Callable[[dict[str, Any]], T],
     **settings: Any,
 ) -> tuple[T, Usage]:
-    """Show a model the texts `shown`; return `read(its JSON answer)` and the usage."""
+    """Ask a model to judge the texts `shown`; return `read(its JSON answer)` and the usage."""
     mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
@@ -184,7 +184,7 @@ def open_judge(name: str | None) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """Return a text, or data as JSON, without control characters, role tokens and known secrets."""
+    """Return a text, or data as JSON; remove control characters, role tokens and known secrets."""
     return redact(sanitize(record.Candidate.of(value).text or ""))
 
 
@@ -241,7 +241,7 @@ class Judge:
         return Evaluation(tuple(findings), scores, preference=preference)
 
     async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
-        """Score the cosine of candidate and goal (or task); drift is 1 minus the cosine."""
+        """Score alignment as the cosine to the goal or task, drift as 1 minus that to the task."""
         name, aligns = self.role.name, self.role == ROLES["alignment"]
         against = (aligns and shown.get("goal")) or shown.get("task", "")
         pair = await embedder.embed([against, shown["candidate"]])
@@ -258,7 +258,7 @@ class Judge:
         return self._opinion({name: near if aligns else 1 - near}, SURE, [note])
 
     def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
-        """Return the evaluation in a model's answer about the text `shown`. Raises InvalidInput."""
+        """Return the evaluation in the answer about the candidate `shown`. Raises InvalidInput."""
         role = self.role
         reason = _line(answer, "reason", REASON)
         require(reason != "", "reason", answer["reason"], "text that is not empty")
@@ -312,7 +312,7 @@ def _line(answer: Mapping[str, Any], name: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Critic:
-    """A check and an evaluator that asks one or more judges; made by `critic` and `critics`."""
+    """A check that asks one or more judges; also an evaluator. `critic` and `critics` make it."""
 
     judges: tuple[Judge, ...]
     name: str = "critic"
@@ -340,12 +340,13 @@ def critic(
     """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
 
     A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
-    reason as a finding. `model` is a Model or a name for `open_model`, opened once for all critics.
-    An Embedder, or None for the default embedder, judges alignment and drift by cosine. The model
-    sees the task, the `goal`, `Context.data` and the candidate: at most `LONGEST` characters of
-    each text. Alignment is judged by the goal, or by the task if the goal is empty. After a
-    malformed answer the model is asked once more, with the next seed and a higher temperature
-    (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
+    reason as a finding. `model` is a Model, or a name for `open_model`, which is opened once for
+    all critics. In the roles alignment and drift, `model` may also be an Embedder, or None for the
+    default embedder; the score is then computed from a cosine. The model sees the task, the `goal`,
+    `Context.data` and the candidate: at most `LONGEST` characters of each text. Alignment is judged
+    by the goal, or by the task if the goal is empty. After a malformed answer the model is asked
+    once more, with the next seed and a higher temperature (`heedful.models.call.WARMER`). Raises
+    InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:
@@ -369,12 +370,12 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 
     A member is a critic or a mapping of arguments of `critic`. A score is the median over the
-    members with this score; with several members, the score `NAME_disagreement` is the highest
-    value minus the lowest. Of findings with the same key only the most severe remains. If most
-    members answer a verdict with true, the error of the others becomes a warning. `preference`
-    (0..1) is the mean score of the members: at_most scores count as 1 minus their value, and low
-    confidence moves a member towards 0.5. If a member raises, the others are cancelled. Raises
-    InvalidInput, UnknownName.
+    members with this score; if several members have it, the score `NAME_disagreement` is the
+    highest value minus the lowest. Of findings with the same key only the most severe remains. If
+    most members answer a verdict with true, the error of the others becomes a warning. `preference`
+    (0..1) is the mean of the members' mean scores: at_most scores count as 1 minus their value, and
+    low confidence moves the mean of a member towards 0.5. If a member raises an exception, the
+    other calls are cancelled. Raises InvalidInput, UnknownName.
     """
     some = isinstance(members, Sequence) and len(members) > 0
     require(some, "members", members, "a list of critics, one or more")

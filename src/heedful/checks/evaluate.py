@@ -1,6 +1,6 @@
-"""Call functions of the user, such as checks and evaluators, in this one place.
+"""Call functions of the user, such as checks and evaluators.
 
-`call` turns their exceptions into typed errors. `evaluated` judges one candidate.
+`call` turns the exceptions of these functions into typed errors. `evaluated` judges one candidate.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def context() -> Context:
 
 
 class UserCode:
-    """A block that calls user code: an exception of a kind in `kinds` becomes `failed(exception)`.
+    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
 
     Errors of heedful pass unchanged.
     """
@@ -89,7 +89,7 @@ async def call(
 
     `failed` turns an exception of the function into the error to raise; errors of heedful pass
     unchanged. With `thread` the function runs in a worker thread, so it does not block the event
-    loop. An iterator is returned as a list. The function sees `at` as `context()`.
+    loop. An iterator is returned as a list. In the function, `context()` returns `at`.
     """
     token = _context.set(at)
     try:
@@ -104,7 +104,7 @@ async def call(
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; after cancellation, close a coroutine that it returns later."""
+    """Call a function in a thread; if cancelled meanwhile, close a coroutine that it returns."""
 
     def close(future: asyncio.Future[Any]) -> None:
         returned = not future.cancelled() and future.exception() is None
@@ -151,7 +151,7 @@ EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Return True if all checks and the evaluator declare `pure = True`; repeating them is free."""
+    """Return True if all checks and the evaluator declare `pure = True`: repeats cost nothing."""
     every = (*checks, evaluate) if evaluate is not None else checks
     return all(getattr(check, "pure", False) for check in every)
 
@@ -166,10 +166,11 @@ async def evaluated(
 ) -> Evaluation:
     """Judge the candidate with all checks, in order, then with the evaluator.
 
-    A check that raises is called again, up to `tries` calls in all. Plain functions that are not
-    declared pure run in a thread, because they may be slow. An empty text meets no check. If the
-    last call raises too, the finding is `instead(name of the check, error)`; without `instead`,
-    raises CheckFailed or the ModelError of a judge.
+    A check that raises is called again, up to `tries` calls in all. If the last call raises too,
+    the finding is `instead(name of the check, error)`; without `instead`, CheckFailed or the
+    ModelError of a judge is raised. Plain functions that are not declared pure run in a thread,
+    because they may be slow. An empty text is an error and passes no check (`met` is 0), whatever
+    the checks return.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -258,7 +259,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 
 def _safe(finding: Finding) -> Finding:
-    """Redact the texts of a finding; after shortening, half a secret would not be recognised."""
+    """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
     texts = {name: getattr(finding, name) for name in _TEXTS}
     clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)

@@ -31,10 +31,11 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
-    the task file, takes precedence over an installed module. A function with the two parameters
-    `(candidate, context)` is the check; other arguments are bound to it. Any other function is
-    called with the arguments and returns the check. Raises UnknownName for an unknown name, and
-    InvalidInput for a wrong argument and for a module that cannot be imported.
+    the task file, takes precedence over an installed module. If the function requires two
+    parameters, the candidate and the context, besides the given arguments, it is itself the check,
+    with the arguments bound. Otherwise the function is called with the arguments and returns the
+    check. Raises UnknownName for an unknown name, and InvalidInput for a wrong argument and for a
+    module that cannot be imported.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("check", spec, 'an object with a "name"')
@@ -68,7 +69,7 @@ def _factory(name: str, folder: Path | None) -> Check:
 
 @cache
 def _run_file(path: Path, changed: int) -> SimpleNamespace:
-    """Run a file and return the names that it defines, cached by its time of change.
+    """Run a file and return the names that it defines, cached until its time of change differs.
 
     The file is not added to `sys.modules`, because it may have the name of another module.
     """
@@ -80,9 +81,9 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Return the check that `factory` makes of the arguments. Raises InvalidInput.
+    """Return the check that `factory` makes from the arguments. Raises InvalidInput.
 
-    A `factory` that still requires two arguments is itself the check, with `arguments` bound.
+    A `factory` that requires two more arguments is itself the check, with `arguments` bound.
     """
     try:
         takes = signature(factory)

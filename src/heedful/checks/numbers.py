@@ -53,8 +53,8 @@ Judge = Callable[[Any, Context], Iterator[Finding]]
 class TableCheck:
     """A check that opens its `source` and passes the data to `judge`.
 
-    `names` are the check names of the findings. A source that cannot be read is a finding with the
-    only name of `names`, or with `name` if there are several.
+    The findings are reported under the check names in `names`. A source that cannot be read is
+    reported under the only name in `names`, or under `name` if there are several.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Column:
     example: object = None
 
     def add(self, values: Floats, wrong: int = 0, example: object = None) -> None:
-        """Add a batch of values; NaN is a missing or wrong cell, `example` the first wrong cell."""
+        """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong cell."""
         import numpy as np
 
         low, high = self.rule.low, self.rule.high
@@ -190,7 +190,7 @@ class Column:
         return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
 
     def unusable(self, check: str = "finite", missing: Level = "error") -> Iterator[Finding]:
-        """Yield findings for wrong, missing (level `missing`) and infinite cells."""
+        """Yield findings for wrong and infinite cells, and for missing cells (level `missing`)."""
         kind = self.rule.kind
         finite = "finite " * kind.endswith("numbers")
         fix = f"write {finite}{kind} in {self.name} for every row, or leave the row out"
@@ -233,7 +233,7 @@ def _exact(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number as text with six digits; from a million on, as a whole number.
+    """Return a number as text with six significant digits, or as a whole number from a million on.
 
     >>> short(1234567.89), short(0.1 + 0.2), short(1e300)
     ('1234568', '0.3', '1e+300')
@@ -242,7 +242,7 @@ def short(value: float) -> str:
 
 
 def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCheck:
-    """Make a check of columns by `rules`; without rules, of all columns that contain numbers."""
+    """Make a check of columns by their `rules`; without rules, of all columns with numbers."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(rules))
@@ -341,7 +341,7 @@ def _rule(name: str, asked: Any) -> Rule:
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield a key for every row, empty if all cells are missing; the text "NA" is a valid key."""
+    """Yield the key of each row, empty if all its cells are missing; the text "NA" is valid."""
     for batch in tables.open_table(data, key).batches(key):
         for cells in zip(*batch, strict=True):
             texts = [
@@ -424,7 +424,7 @@ def results(
     newer_than: float | None = None,
     columns: Sequence[str] = (),
 ) -> TableCheck:
-    """Check that a results file exists, is new and readable, and has enough rows and `columns`.
+    """Check that a results file exists, is new and readable, and has enough rows and all `columns`.
 
     `path` may be a callable `(candidate, state)` that returns the path. The file must not be older
     than `newer_than` (seconds since 1970; None is the start of the loop or stage). In CSV, Parquet
@@ -460,7 +460,7 @@ def results(
 
 
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
-    """Yield findings if predictions `p` hardly vary, or differ from `a` in mean or spread."""
+    """Yield findings if predictions `p` are nearly constant, or unlike the actual values `a`."""
     least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
     sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)
@@ -512,9 +512,9 @@ class Pairs:
     """Statistics of the rows with an actual value and a prediction, updated batch by batch.
 
     `error` is predicted minus actual, `steps` are the differences of successive actual values, and
-    `joint` is the co-moment. `equal` counts predictions that equal the actual value to the last
-    digit. `fractional` counts actual values that are no whole numbers, `copied` the equal
-    predictions of these values.
+    `joint` is the co-moment. `equal` counts the predictions that equal their actual value exactly.
+    `fractional` counts the actual values that are not whole numbers; `copied` counts the
+    predictions that equal such a value exactly.
     """
 
     actual: Column
@@ -562,8 +562,9 @@ class Pairs:
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """Yield a finding if predictions are copied from the actual values or too good to be true.
 
-    The finding is an error if all rows are equal and ten or more are fractions. Otherwise it is a
-    warning: whole numbers may be easy to predict, and a law of nature may be almost exact.
+    The finding is an error if every prediction equals its actual value, and ten or more of these
+    values are not whole numbers. Otherwise it is a warning: whole numbers may be easy to predict,
+    and a law of nature may be almost exact.
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
     fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
@@ -627,14 +628,14 @@ def predictions(
 
     Findings are `missing_results` (no file, no rows, an old file), `hallucination_detection` (the
     means differ by more than `deviation_sigma` standard deviations of the actual values),
-    `variance_hallucination` (the ratio of the standard deviations is not from `spread_ratio_min` to
-    `spread_ratio_max`), `constant_predictions` (the standard deviation is below
-    `constant_relative_std` times that of the actual values, or times the mean while the actual
-    values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
-    values, or too good to be true) and the warnings `skill` (no better than the mean or the
-    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
-    sample (ddof = 1), over the rows with both values. `newer_than` works as in `results`. Raises
-    InvalidInput.
+    `variance_hallucination` (the standard deviation of the predictions, divided by that of the
+    actual values, is not from `spread_ratio_min` to `spread_ratio_max`), `constant_predictions`
+    (the standard deviation of the predictions is below `constant_relative_std` times that of the
+    actual values, or below `constant_relative_std` times their own mean while the actual values
+    vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual values,
+    or too good to be true) and the warnings `skill` (no better than the mean or the previous row)
+    and `shuffled` (rows seem to be in another order). Standard deviations are of the sample (ddof =
+    1), over the rows with both values. `newer_than` works as in `results`. Raises InvalidInput.
     """
     columns = _names("actual", [actual]) + _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")

@@ -48,7 +48,7 @@ class Step:
     """One statement of the tests; `test` is False if the statement only prepares tests.
 
     `code` runs in the namespace of the tests (`scope` 0) or of one test function. It stores the
-    values that an assert compares in the variables "@0" and "@1"; `sides` are their sources.
+    values that an assert compares in the variables "@0" and "@1"; `sides` are their source texts.
     """
 
     source: str
@@ -73,7 +73,7 @@ class PythonTests:
         return max(1, sum(step.test for step in self.steps))
 
     def share(self, findings: Sequence[Finding]) -> float:
-        """Return the share of tests without a finding, 0..1; 0 if no finding is about a test."""
+        """Return the share (0..1) of tests that pass; 0 if no test could run."""
         wrong = {finding.key for finding in findings}
         named = [step.test for step in self.steps if _safe(step.source) in wrong]
         return 0.0 if wrong and not named else 1 - sum(named) / self.asks
@@ -92,14 +92,14 @@ def python_tests(
 
     `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
     or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
-    around the program is removed. With an `entry_point`, a built-in function that the program
-    redefines does not affect the tests, except the `entry_point` itself. A test that cannot run is
-    a finding too, so the best program has the fewest findings.
+    around the program is removed. If an `entry_point` is given, the tests use the original built-in
+    functions even if the program redefines them; only the `entry_point` itself may replace one. A
+    test that cannot run is a finding too, so the best program has the fewest findings.
 
-    Limits: `seconds` of wall time and two more of CPU time, `memory_mb` MiB of address space,
-    16 MiB a file, 64 open files, no other processes. The program runs without environment variables
-    in a temporary directory, its output is discarded, and it can import installed packages. This is
-    no sandbox: a hostile program can do what the user can.
+    Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
+    MiB a file, 64 open files, no other processes. The program runs without environment variables in
+    a temporary directory, its output is discarded, and it can import installed packages. This is no
+    sandbox: a hostile program can do what the user can.
 
     Raises InvalidInput for tests that do not parse or test nothing, UsageError on a system without
     POSIX limits. The check raises ChildProcessError if the process cannot be started or limited.
@@ -152,8 +152,9 @@ def _statements(
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements inside `check(candidate)` and `test_*()` functions are last. A function with a
-    `return` is called as one statement. A function that other code uses is only defined.
+    The statements inside `check(candidate)` and `test_*()` functions are last. If such a function
+    has a `return`, it is called as one statement. If other code uses it, it is only defined, not
+    called.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
@@ -184,7 +185,7 @@ def _statements(
 
 
 def _step(node: ast.stmt, scope: int) -> Step:
-    """Return the step of a statement; if it contains one assert, `source` is this assert."""
+    """Return the step of a statement; if it contains exactly one assert, this is the `source`."""
     asserts = [n for n in ast.walk(node) if isinstance(n, ast.Assert)]
     only = asserts[0] if len(asserts) == 1 else None
     # The message of the assert is left out: it may contain the actual value.

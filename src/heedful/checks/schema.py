@@ -77,11 +77,12 @@ class JsonSchema:
 def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model.
 
-    Text around the JSON, NaN and infinite numbers are findings; the JSON is still checked. A dict
-    or list is checked as JSON; an instance of the model passes. Each problem is a finding with a
-    JSON path; at most `MOST` problems are listed. `format` is checked for the formats of the
-    jsonschema library, `pattern` without a time limit. Raises InvalidInput for an invalid schema.
-    The check raises InvalidInput for a `$ref` outside the schema.
+    Text around the JSON, NaN and infinite numbers are findings; the JSON is still checked. A
+    candidate that is a dict or list is checked as JSON; an instance of the pydantic model passes.
+    Each problem is a finding with a JSON path; at most `MOST` problems are listed. `format` is
+    checked if the jsonschema library knows the format, `pattern` without a time limit. Raises
+    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside the
+    schema.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))

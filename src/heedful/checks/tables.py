@@ -57,7 +57,7 @@ def report(
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """Raised if a source cannot be read as a table; `check` is the check to report, or ""."""
+    """Raised if a source is no readable table; `check` is the check for the finding, or ""."""
 
     kind: str
     what: str
@@ -91,7 +91,7 @@ class Table:
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data to check: a Path, other data, or the candidate if `source` is None."""
+    """Return a path as a Path, a callable's result, other data, or for None the candidate."""
     if source is None:
         return candidate
     if callable(source):
@@ -345,7 +345,7 @@ def _open_parquet(path: Path) -> Table:
 
 
 class Numbers(NamedTuple):
-    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is a cell."""
+    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is one."""
 
     values: Floats
     wrong: int = 0

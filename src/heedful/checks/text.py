@@ -1,6 +1,7 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-For every check, None, other types, empty text and text above `LONGEST` characters are a finding.
+In every check, a candidate that is None, not text, empty or longer than `LONGEST` characters is a
+finding.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LONGEST = 1_000_000
 class TextCheck:
     """A check that passes the text to `judge`; a candidate that is not text is a finding.
 
-    `names` are the check names of the findings; the default is `name` only.
+    The findings are reported under the check names in `names`, by default only `name`.
     """
 
     name: str

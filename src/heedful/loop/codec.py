@@ -1,8 +1,8 @@
-"""Convert records of a loop to JSON data and back, without loss.
+"""Convert records of a loop to JSON data and back, without loss except for user code.
 
 `to_document` and `from_document` use the fields of the dataclasses. A document omits fields that
-have their default value, except fields in `_WRITTEN`. Documents of verdicts, rules and policies
-also have a name of their kind. For user code (a rule or `improvement`) only the name is stored.
+have their default value, except fields in `_WRITTEN`. Documents of verdicts and rules also say
+which verdict or rule it is. For user code (a rule or `improvement`) only the name is stored.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
 T = TypeVar("T")
 Plain = dict[str, Any]
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-# Fields that are written even with their default value. Records that are not listed here write
-# only fields without a default, or with a default factory.
+# Fields that are written even with their default value. Of other records, only the fields without a
+# default or with a default factory are always written.
 _WRITTEN: Mapping[type, frozenset[str]] = {
     Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),
@@ -57,7 +57,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with the value that is omitted; MISSING if every value is written."""
+    """Return each field with the default that is omitted; MISSING if every value is written."""
     written = _WRITTEN.get(kind)
     held: Any = {field.name: field.default for field in fields(kind)}
     if written is not None:
@@ -98,7 +98,7 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def verdict_to(verdict: Verdict) -> Plain:
-    """Return a verdict as JSON data, with `verdict` as "again" or "done"."""
+    """Return a verdict as JSON data; its key `verdict` is "again" or "done"."""
     return {"verdict": "again" if isinstance(verdict, Again) else "done", **to_document(verdict)}
 
 
@@ -186,7 +186,7 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
-    """Return the `improvement` of the policy that `plain` describes; the default for user code."""
+    """Return the `improvement` of the policy that `plain` describes; for user code, the default."""
     gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Improvement(against=against) if gain is None else Improvement(gain, against)
 

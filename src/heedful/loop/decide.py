@@ -56,7 +56,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop:
-    """A stop that an override suspended: by whom, and the index of the override in the loop."""
+    """A stop that was suspended: `by` whom, and the index of the `override` in the loop."""
 
     stop: Stop
     by: str
@@ -129,8 +129,8 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
     The policy must have the rule, and the rule must allow overrides. The override needs an actor
-    and at least one decision, must expire later than `at` (seconds since 1970), and the loop must
-    not have passed.
+    and at least one decision. If it expires, this must be later than `at` (seconds since 1970). The
+    loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
@@ -196,7 +196,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """Return the stops by precedence, each with the names of rules whose override suspends it."""
+    """Return the stops by precedence; overriding any rule named with a stop suspends the stop."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -229,8 +229,9 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is how much the last attempt added. `echoes` counts, for each key
-    of a finding in the last attempt, the attempts with this key.
+    `fatigue` is in 0..1; `change` is the change of fatigue in the last attempt, negative if it
+    improved. `echoes` counts, for each key of a finding in the last attempt, the attempts with this
+    key.
     """
 
     fatigue: float = 0.0
@@ -258,7 +259,7 @@ class Reasoning:
 
     `decided` is "again", "passed" or "stopped". `reason` is a code: the first trigger's reason, or
     "passed", or the name of the first rule that stopped the loop. `spoke` has the stops of all
-    rules, `lifted` the stops that overrides suspended. `labels` come from the attempt.
+    rules, `lifted` those that overrides suspended. `labels` are those of the attempt.
     """
 
     loop: str
@@ -292,7 +293,7 @@ def state_after(verdict: Verdict) -> State:
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure the loop with the rules `Fatigue` and `Echo` of the policy, or their defaults."""
+    """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with default ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)

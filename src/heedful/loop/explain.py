@@ -101,7 +101,7 @@ def _smallest(
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Return True if `policy` gives the same verdict with the same rules."""
+    """Return True if `policy` gives the same verdict, with the same rules that stop the loop."""
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 
@@ -169,7 +169,7 @@ class Line:
 class Explanation:
     """Why a loop continued and why it stopped; `str()` returns it as text.
 
-    `would_change` has, smallest first, the changes of one threshold or score that give another last
+    `would_change` has, smallest first, the changes of one threshold or score that change the last
     verdict. If a stopped loop has no such change, `otherwise` says why.
     """
 
@@ -225,8 +225,8 @@ def explain(
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     """Return the verdicts by number of the attempt; without attempts, one verdict at 0.
 
-    Before the last attempt, usage outside the attempts does not count, and each override counts as
-    used at the first decisions that it changes.
+    For verdicts before the last attempt, usage outside the attempts does not count. The record does
+    not say when overrides were used, so each counts as used at the first decisions that it changes.
     """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
     past = replace(loop, overrides=used, extra=record.NOTHING, cancelled="")

@@ -1,9 +1,9 @@
 """Find out for each rule of a policy whether it can ever change a decision.
 
-The search tries histories of attempts, the shortest first, until one makes the rule stop alone.
-Properties that the rule ignores are chosen so that no other rule stops: the attempts improve, have
-new candidates and no findings, and cost nothing. Among histories that look equal to all built-in
-rules, only the first is extended.
+The search tries histories of attempts, the shortest first, until it finds one that only this rule
+stops. Properties that the rule ignores are chosen so that no other rule stops: the attempts
+improve, have new candidates and no findings, and cost nothing. Among histories that look equal to
+all built-in rules, only the first is extended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ NEW, OLD, KEPT = "new", "old", "kept"
 class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that there is none.
 
-    Both are empty if the search found no answer, because of its limits or because of user code.
+    If the search found no answer, because of its limits or of user code, `history` is None and
+    `proof` is empty.
     """
 
     rule: StopRule
@@ -52,7 +53,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One attempt of a history; `found` has the keys of its findings.
+    """One attempt of a history, reduced to what rules read; `found` has the keys of its findings.
 
     `seen` is "same" or "near" if the candidate equals or resembles the first attempt's candidate.
     """
@@ -149,7 +150,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Return no usage, and for each choice of one limit per budget the usage that reaches all."""
+    """Return `NOTHING`, and a usage for each choice of one limit to reach in every budget."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]

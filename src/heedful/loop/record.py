@@ -264,11 +264,11 @@ class Attempt:
     """One attempt of a loop; `number` counts from 1.
 
     `repeats` is the number of an earlier attempt with nearly the same candidate. `labels` name who
-    took part. `greedy` means sampled at temperature 0, so the same prompt gives the same answer.
-    For attempts that an outside host reports, `report` is the report's id and `reported_as` the
-    host's name for the attempt. `judged_by` names the checks and critics of the evaluation;
-    ("report",) means that the host sent the evaluation. `vouched` means that its scores count as
-    measurements.
+    took part. `greedy` means that the candidate was sampled at temperature 0, so the same prompt
+    gives the same answer. For attempts that an outside host reports, `report` is the report's id
+    and `reported_as` the host's name for the attempt. `judged_by` names the checks and critics of
+    the evaluation; ("report",) means that the host sent the evaluation. `vouched` means that the
+    scores of the evaluation count as measurements.
     """
 
     number: int
@@ -309,9 +309,10 @@ class Improvement:
     """What counts as an improvement over the best attempt so far or over the previous attempt.
 
     Against "best", an attempt improves with fewer errors. With equally many errors, it improves if
-    one score gains at least `min_gain` (in score units) and no score loses more than that. Against
-    "previous", it improves if any score gains `min_gain`; without goals, if it has fewer errors.
-    There a missing previous score counts as 0 for "at_least" goals and as 1 for "at_most" goals.
+    the score of a goal gains at least `min_gain` (in score units) and none loses more than that.
+    Against "previous", it improves if the score of any goal gains `min_gain`; without goals, if it
+    has fewer errors. In this mode, a missing previous score counts as 0 for "at_least" goals and as
+    1 for "at_most" goals.
     """
 
     min_gain: float = 0.05
@@ -441,7 +442,7 @@ class Loop:
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, True if it improved the loop, and for the first evaluated attempt."""
+        """For each attempt, True if it improved the loop; the first evaluated one always does."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
@@ -463,7 +464,7 @@ def feedback(
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
     The result has at most `MOST` characters: lines that do not fit are counted, not cut. The most
-    severe errors come first, and equal lines appear once. Without any line, the result is "".
+    severe errors come first, and equal lines appear once. If no line is needed, it is "".
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):

@@ -81,10 +81,10 @@ class ReplayResult:
 class Figures:
     """What a policy would have cost and solved over recorded loops.
 
-    `solved` counts the loops whose kept attempt has quality 1, `solvable` the loops with any such
-    attempt; `quality` is the mean over the kept attempts (0..1). `oracle` is the sum of
-    `RecordedLoop.oracle`, `regret` the number of attempts after it. `beyond` counts loops whose
-    replay is not exact; their cost and quality are lower bounds.
+    `solved` counts the loops whose kept attempt has quality 1, `solvable` the loops in which any
+    attempt has quality 1. `quality` is the mean over the kept attempts (0..1). `oracle` is the sum
+    of `RecordedLoop.oracle`, `regret` the number of attempts that the policy makes after the oracle
+    stops. `beyond` counts loops whose replay is not exact; their cost and quality are lower bounds.
     """
 
     policy: str
@@ -107,9 +107,9 @@ class Figures:
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
-    The result is exact if the policy stops within the recorded attempts. It is not exact if
-    the times of calls outside the attempts matter, if a budget of seconds would have cut off the
-    last attempt, or if the feedback would have named other goals.
+    The result is exact if the policy stops within the recorded attempts. It is not exact if the
+    result depends on when calls outside the attempts were made, if a budget of seconds would have
+    cut off the last attempt, or if the feedback would have named other goals.
     """
     check_types(loop, policy)
     goals = loop.goals or policy.goals
@@ -183,8 +183,9 @@ Watch = Callable[[int, int], object]
 class TuningResult:
     """The cheapest policy that solves enough loops.
 
-    `chosen_on` are its figures on the half of the loops used for the choice, `reported_on` on the
-    other half. `before` are the old policy's figures on that other half. `tried` counts policies.
+    `chosen_on` are the figures of this policy on the half of the loops that was used to choose it;
+    `reported_on` are its figures on the other half. `before` are the old policy's figures on that
+    other half. `tried` is the number of policies that were tried.
     """
 
     policy: Policy
@@ -223,10 +224,10 @@ def tune(
 ) -> TuningResult:
     """Choose, on half of the loops, the policy with the fewest attempts that solves enough loops.
 
-    Enough is a share `keep` (0..1) of the solvable loops. A replay that is not exact counts as many
-    attempts as the policy's limit. Without a better policy, `before` is the result. The id of a
-    loop determines its half. `watch(done, total)` is called with numbers of replays. Raises
-    InvalidInput.
+    Enough is a share `keep` (0..1) of the solvable loops. A replay that is not exact counts with as
+    many attempts as the policy allows. If no policy is better, the result is `before`. The id of a
+    loop determines its half. `watch(done, total)` is told how many replays are done, and of how
+    many. Raises InvalidInput.
     """
     check_number("keep", keep, 0, 1)
     loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)

@@ -126,10 +126,10 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when findings with the same key occur in `times` different attempts.
+    """Stop when a finding of the last attempt has occurred, by its key, in `times` attempts.
 
-    Only attempts since the last improvement count. If the finding of the last attempt is
-    persistent, all attempts count. `across="scope"` adds the counts of the scope's earlier loops.
+    Only attempts since the last improvement count; if the finding is persistent, all attempts
+    count. `across="scope"` adds the counts of the scope's earlier loops.
     """
 
     times: int = 3
@@ -164,10 +164,11 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Stop at the `times`-th attempt since the last improvement that repeats a candidate.
+    """Stop at the `times`-th attempt with a repeated candidate since the last improvement.
 
-    A repeat is a candidate that equals any earlier candidate, or with `near` is nearly the same. If
-    the last attempt is greedy, `times` is at least 2: a retry at a higher temperature may differ.
+    A candidate is repeated if it equals any earlier candidate or, with `near`, is nearly the same.
+    If the last attempt is greedy, `times` is at least 2: a retry at a higher temperature may
+    differ.
     """
 
     times: int = 1
@@ -287,7 +288,7 @@ class All:
 
 
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
-    """Yield the rules, but the members of an `All` instead of the `All`."""
+    """Yield the rules; in place of an `All`, yield its members."""
     for rule in rules:
         yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 

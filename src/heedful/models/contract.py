@@ -53,7 +53,7 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat, with `schema` (a JSON Schema) in JSON. Raises ModelError."""
+        """Answer the chat, in JSON if there is a `schema` (a JSON Schema). Raises ModelError."""
         ...
 
     async def close(self) -> None:

@@ -33,11 +33,12 @@ TAIL_BYTES = 2_000
 class Embedded:
     """A GGUF model, run by xllamacpp, that answers one call at a time.
 
-    `name` is `embedded`, `embedded:NAME` with a name of the fetch list, or
+    `name` is `embedded`, `embedded:NAME` with a name on the list in `heedful.models.weights`, or
     `embedded:/path/file.gguf`. The first call fetches the weights into the folder `cache` and loads
-    them. The default of `threads` is the number of cores minus 1. `context` is in tokens, limited
-    to the context of the model's training. `timeout` limits each call, in seconds, without the
-    download. At temperature 0, equal calls give equal answers. Raises UnknownName, InvalidInput.
+    them. The default of `threads` is the number of cores minus 1. `context` is in tokens; it is at
+    most the context with which the model was trained. `timeout` limits each call, in seconds, not
+    counting the download. At temperature 0, equal calls give equal answers. Raises UnknownName,
+    InvalidInput.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Embedded:
         self._begin()
 
     def _begin(self) -> None:
-        """Set the attributes about the child process to "none"; also called after a fork."""
+        """Set the attributes to the state without a child process; also called after a fork."""
         self._owner = os.getpid()
         self._turn = threading.Lock()  # held during a call
         self._lock = threading.Lock()  # guards the attributes below, only for short times
@@ -225,7 +226,7 @@ class _Child(subprocess.Popen[bytes]):
 
 
 def _end(children: list[_Child]) -> None:
-    """End child processes without a lock: a finalizer may run in a thread that holds the lock."""
+    """End child processes without the lock: the thread of a finalizer may hold the lock already."""
     for child in children[:]:
         child.kill()
         with suppress(OSError):  # unwritten input

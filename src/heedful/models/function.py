@@ -22,9 +22,9 @@ class Function:
     """A model whose answers come from a function `call(messages) -> str | Answer`, async or not.
 
     `call` is the function or its name. It gets `schema`, `max_tokens`, `temperature` and `seed` by
-    keyword if its signature has them. A plain function runs in a thread. `timeout` limits each
-    call, in seconds; a thread that is late is abandoned. Raises UnknownName, and ModelError if the
-    module cannot be imported.
+    keyword if its signature has them. A function that is not async runs in a thread. `timeout`
+    limits each call, in seconds; heedful does not wait for a thread that takes longer. Raises
+    UnknownName, and ModelError if the module cannot be imported.
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
@@ -46,7 +46,7 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Call the function and return its answer; a text counts as one call.
+        """Call the function and return its answer; an answer of type str has the usage of one call.
 
         Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
         for a result of another type or, with a schema, for text that is not JSON.
@@ -83,7 +83,7 @@ class Function:
 
 
 def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`; if it is an exception, raise it or, for user code, a ModelError."""
+    """Return `outcome`, or raise it if it is an error; errors of user code become ModelErrors."""
     if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
         raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
     if isinstance(outcome, BaseException):

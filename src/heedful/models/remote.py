@@ -137,7 +137,7 @@ class Remote:
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Limit the time of the body, and turn the library's errors into ModelErrors.
+        """Limit the time of the body of `async with`; turn the library's errors into ModelErrors.
 
         `wanted` names the expected answer in errors.
         """

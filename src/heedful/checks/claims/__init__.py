@@ -1,7 +1,7 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-Rules find the row and the column of the evidence for each number, and judge each claim (see
-`passage`). A model may judge the claims that the rules do not find in the evidence.
+Fixed rules find the row and the column of the evidence for each number, and judge each claim (see
+`passage`). If the rules do not find a claim in the evidence, a model may judge it.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ Terms = Lexicon | Mapping[str, Any]
 
 
 def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[Claim, ...]:
-    """Return the claims of a text, in order, each with the verdict of the evidence.
+    """Return the claims of a text, in order, each with its verdict according to the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or `Evidence`, which many texts can share. The words around a number name
-    its rows and columns; the number is supported if a value there rounds to it. `lexicon` holds the
-    words of a field. No model is asked. Raises InvalidInput.
+    value" lines or prose) or an `Evidence` object, which can be used for many texts. The words
+    around a number name its rows and columns; the number is supported if a value in one of these
+    cells rounds to it. `lexicon` is the vocabulary of a subject area. No model is asked. Raises
+    InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -75,9 +76,10 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 
 
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
-    """Return a function `(candidate, state)` that returns indexed evidence.
+    """Return a function `(candidate, state)` that returns `source` as indexed evidence.
 
-    If `source` is a function, its result is indexed at each call. Other evidence is indexed once.
+    If `source` is itself such a function, its result is indexed at each call. Otherwise the
+    evidence is indexed only once.
     """
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)
@@ -94,12 +96,13 @@ def grounding(
 ) -> TextCheck:
     """Check the claims of a text against evidence, with the rules of `ground`.
 
-    A contradicted claim is an error; a claim that is not found has the level `unsupported`. The
-    finding has the span of the claim and the nearest true value. `evidence` may also be a function
-    `(candidate, state)`, where the state is `Context.data`; its result is indexed at each call,
-    other evidence once. `lexicon` is a `Lexicon` or a mapping of its fields. `judge`, a Model or
-    the name of a model, is asked about the first few claims that were not found; its findings name
-    the model. Raises InvalidInput for another level, a wrong lexicon or a wrong judge.
+    A contradicted claim is an error. A claim that is not found in the evidence is a finding of the
+    level `unsupported`. A finding has the span of the claim and the nearest true value. `evidence`
+    may also be a function `(candidate, state)`, where the state is `Context.data`; its result is
+    indexed at each call, other evidence only once. `lexicon` is a `Lexicon` or a mapping of its
+    fields. `judge`, a Model or the name of a model, is asked about the first few claims that were
+    not found; findings with its verdicts name the model. Raises InvalidInput for another level, a
+    wrong lexicon or a wrong judge.
     """
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     model = critique.open_judge(judge) if isinstance(judge, str) else judge
@@ -107,7 +110,7 @@ def grounding(
     source = index_source(evidence, lexicon)
 
     def judge_text(text: str, context: Context) -> Any:
-        """Return findings, or with a model a coroutine that returns an Evaluation."""
+        """Return findings or, if there is a model, a coroutine that returns an Evaluation."""
         index = source(text, context.data)
         if not index:
             what = "there is no evidence to compare the text with"
@@ -124,7 +127,7 @@ def grounding(
 
 
 def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    """Yield a finding for each unsupported claim, and a note if a model supports a claim."""
+    """Yield a finding for each claim not supported, and a note for each that a model supports."""
     for claim in claims:
         if claim.verdict == "supported" and not claim.judge:
             continue
@@ -158,8 +161,8 @@ async def _judge(
 ) -> tuple[list[Claim], Usage]:
     """Ask a model about the first `MOST` claims that were not found; return all claims and usage.
 
-    For each of these claims, the model sees the pieces of evidence that share its rarest words.
-    Raises MalformedAnswer, ModelError.
+    For each of these claims, the model sees the evidence that shares the rarest words with the
+    sentence of the claim. Raises MalformedAnswer, ModelError.
     """
     judged = list(claims)
     waiting = [n for n, claim in enumerate(claims) if claim.verdict == "not found"][:MOST]
@@ -187,7 +190,7 @@ async def _judge(
 
 
 def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, str]:
-    """Return the texts for a model: the claims with their sentences, and the nearest evidence."""
+    """Return the texts to show a model: the claims in their sentences, and the nearest evidence."""
     parts = [sentence.span for sentence in sentences(text, evidence)]
     within = [next(part for part in parts if part[1] > claim.span[0]) for claim in claims]
     whole = [cut_middle(" ".join(text[slice(*part)].split()), SENTENCE) for part in within]

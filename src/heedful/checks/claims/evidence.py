@@ -1,4 +1,4 @@
-"""Evidence of any shape, indexed as rows and tables, and the lexicon of its field."""
+"""Index evidence of any shape as rows and tables, with the vocabulary of its subject area."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _NAMES = frozenset("name id title model key".split())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lexicon:
-    """The words that texts of one field use for the columns and rows of their evidence.
+    """The words that texts about one subject use for the columns and rows of their evidence.
 
-    `synonyms` maps a word to the word that the evidence or plain English uses: {"boards":
+    `synonyms` maps a word of a text to the word that the evidence or plain English uses: {"boards":
     "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
-    numbers are written together, as in "3 of 5 free throws"; the name "" is for "(7 - 2)" after the
-    name of a row. `derived` maps the name of a sum to the columns that are added. The fields use
-    the column names of the evidence.
+    numbers are written together before that name, as in "3 of 5 free throws"; the name "" is for
+    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `derived` maps the name of
+    a sum to the columns that are added. `pairs` and `derived` use the column names of the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -64,7 +64,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
-        """Return `value`, or a Lexicon with the fields in `value`. Raises InvalidInput."""
+        """Return `value` or a Lexicon of its fields, empty for None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
         if value is None:
@@ -84,10 +84,10 @@ class Lexicon:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A row of the table at the path `table`.
+    """A row of the table at the path `table` in the evidence.
 
-    `cells` maps the path of a column to its value, `key` holds the words that name the row, `path`
-    is the path of the row in the evidence.
+    `path` is the path of the row itself. `key` has the words that name the row, if it was the value
+    of a key in a mapping. `cells` maps the path of a column to the value in this row.
     """
 
     table: Path
@@ -100,7 +100,7 @@ class Row:
         return _number(self.cells.get(column))
 
     def named(self, column: str) -> Cell | None:
-        """Return the number in the column with this name, ignoring case, or None."""
+        """Return the cell of the column with this name, ignoring case; None if it has no number."""
         low = column.casefold()
         path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
         value = self.number(path) if path else None
@@ -128,7 +128,7 @@ class Cell(NamedTuple):
 
 
 def _number(cell: object) -> float | None:
-    """Return the finite number in a cell, or None; a text must contain only the number."""
+    """Return the finite number in a cell, or None; text must be nothing but a number."""
     if isinstance(cell, str):
         return parse_number(cell)
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
@@ -219,7 +219,7 @@ def _parse(text: str) -> Any:
 
 
 def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of a table with commas, semicolons, tabs or | between cells, or no rows."""
+    """Return the rows of a table with cells separated by , ; | or tab; [] if there is no table."""
     for sign in ",;\t|":
         wide = [n for n, line in enumerate(lines) if sign in line and not line.startswith("#")]
         if len(wide) < 3:
@@ -258,7 +258,7 @@ def _is_table(value: Any) -> bool:
 def _row(
     row: Mapping[Any, Any], table: Path, path: str, depth: int, key: Path = ()
 ) -> Iterator[Row]:
-    """Yield a row with its nested values, then the rows of its nested tables."""
+    """Yield one row, in which nested mappings are cells, then the rows of its nested tables."""
     cells = dict(_flatten(row, (), depth))
     nested = [(name, cell) for name, cell in cells.items() if type(cell) not in _PLAIN]
     inner = [(name, cells.pop(name)) for name, cell in nested if _is_table(cell) and cell]
@@ -283,7 +283,7 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield rows formed by keys ("home_name") or by similar values, then the rest as one row."""
+    """Yield a row for each key prefix ("home_name") or similar mapping, then a row for the rest."""
     rest = dict(value)
     for prefix, names in _rows_in_keys(value).items():
         row = {part: rest.pop(name) for part, name in names.items()}
@@ -298,7 +298,7 @@ def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) 
 
 
 def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
-    """Group keys such as home_name and away_name as {row: {column: key}}."""
+    """Group keys such as home_name and away_name by row: {"home": {"name": "home_name"}, …}."""
     rows: dict[str, dict[str, str]] = defaultdict(dict)
     for name in value:
         parts = split_name(str(name))
@@ -326,12 +326,12 @@ class Table:
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
-        """The paths of the columns with numbers, and the parts of the name of each column."""
+        """For each column with numbers, its path and the parts of its name."""
         numeric = (p for p in self.paths if any(row.number(p) is not None for row in self.rows))
         return {path: split_name(path[-1]) if path else () for path in numeric}
 
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
-        """Return the numeric columns that match a phrase best; `whole` requires a full name."""
+        """Return numeric columns that best match `phrase`; `whole` requires a full column name."""
         if phrase not in self._bound:
             words = [word for word in phrase if word != "a"]  # an article, never a column
             ranks = {
@@ -348,7 +348,7 @@ class Table:
         return columns if complete or not whole else []
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
-        """Return the row with the greatest (`most`) or least number in a column, and the number."""
+        """Return the row with a column's greatest (if `most`) or least number, and the number."""
         key = column, most
         if key not in self._extremes:
             numbers = ((row, row.number(column)) for row in self.rows)
@@ -358,7 +358,7 @@ class Table:
 
 
 class Mention(NamedTuple):
-    """A run of tokens, `first` to `last`, that names `rows`."""
+    """The tokens `first` to `last` (both included), which together name `rows`."""
 
     first: int
     last: int
@@ -369,12 +369,13 @@ class Evidence:
     """Indexed evidence of any shape; build it once for many texts.
 
     Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
-    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for lack of narwhals.
+    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing if a data frame is given
+    but narwhals is not installed.
 
-    `words` are the stems of all words, `numbers` all numbers, sorted; both include the names of
-    columns, and `numbers` also the number of rows of a table. `labels` are the numbers in names of
-    columns, `singles` the rows that are alone in their tables. `prose` is True if the evidence is
-    plain text only.
+    `words` are the stems of all words, `numbers` all numbers, sorted. Both include the words and
+    numbers in column names, and `numbers` also includes the number of rows of each table with
+    several. `labels` are only the numbers in column names. `singles` are the rows of tables with
+    only one row. `prose` is True if the evidence is plain text only.
     """
 
     def __init__(self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None) -> None:
@@ -445,7 +446,7 @@ class Evidence:
     # What the evidence knows
 
     def knows(self, word: str) -> bool:
-        """Return True if the evidence contains `word`, a stem, or has a column with this name."""
+        """Return True if the evidence contains the stem `word` or a column with a similar name."""
         return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
@@ -455,17 +456,17 @@ class Evidence:
         return any(is_abbreviation(code, word) for code in self._codes)
 
     def holds(self, low: float, high: float) -> bool:
-        """Return True if the evidence has a number from `low` to `high` anywhere."""
+        """Return True if any number of the evidence is from `low` to `high`."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
     def on(self, date: Date) -> list[Row]:
-        """Return the rows with a date that agrees with `date`."""
+        """Return the rows with a date that matches `date` in every part that both dates have."""
         return [row for other, row in self.dates if other.agrees(date)]
 
     # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
-        """Yield the rows that tokens name, in order; the longest run of words wins."""
+        """Yield each run of tokens that names rows, in order; a run is as long as possible."""
         at = 0
         while at < len(tokens):
             first, rows = at, self._rows(tokens[at]) if tokens[at].kind == "word" else []

@@ -1,4 +1,4 @@
-"""Checks of what a text about a run cites: metrics, columns, predictions, and many numbers."""
+"""Check that the metrics, columns and results that a text cites exist, and count its numbers."""
 
 from __future__ import annotations
 
@@ -79,14 +79,15 @@ def insights(
 ) -> TextCheck:
     """Check that a run has the metrics, columns and predictions that a text cites.
 
-    `metrics` is evidence of any shape that names what was measured. `columns` are names, rows or a
-    data frame. `results` are the predictions or the path of their file. An argument may also be a
-    function `(candidate, state)`, where the state is `Context.data`. An argument that is left out
-    is not checked; None or an empty value means that the run has none. The check recognises the
-    usual metrics (MAE, "mean absolute error", R², AUC …), names beside "column" or "feature", and
-    words such as "predicts". A sentence with a negation and without a number cites nothing. Without
-    `metrics`, a text may cite any metric if `columns` has a column of actual values. Raises
-    InvalidInput without any argument.
+    `metrics` is evidence of any shape with the metrics that were measured. `columns` are names,
+    rows or a data frame. `results` are the predictions or the path of their file. An argument may
+    also be a function `(candidate, state)`, where the state is `Context.data`. None or an empty
+    value means that the run has none. An omitted argument is not checked, except that without
+    `metrics`, a cited metric is a finding if `columns` is given but has neither this metric nor a
+    column of actual values. The check recognises the usual metrics (MAE, "mean absolute error", R²,
+    AUC …), names beside "column" or "feature", and words such as "predicts". Sentences with a word
+    such as "no" or "if" but no number cite no metric and no prediction. Raises InvalidInput without
+    any argument.
     """
     values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
     require(bool(values), "metrics", None, "given, or columns or results")
@@ -128,7 +129,7 @@ def _there(results: Any) -> bool:
 
 
 def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the matches of `pattern`, except in sentences with "no" or "if" but no number."""
+    """Yield the matches of `pattern`, except in sentences with "no", "if" etc. and no number."""
     for start, end in (sentence.span for sentence in sentences(text, Evidence(None))):
         inside = text[start:end]
         if _NUMBER.search(inside) or not _DENIAL.search(inside):
@@ -187,10 +188,11 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
-    """Check that a text has at most `at_most` numbers; a warning says how many are unsupported.
+    """Check that a text has at most `at_most` numbers.
 
-    If the evidence supports all numbers, the finding is a note. `evidence` is the same as for
-    `grounding`; without evidence no number is supported. Raises InvalidInput for a wrong `at_most`.
+    If it has more, the finding says what share of them the evidence does not support. It is a
+    warning, or a note if all are supported. `evidence` is the same as for `grounding`; None
+    supports no number. Raises InvalidInput for a wrong `at_most`.
     """
     check_integer("at_most", at_most, 0)
     index = index_source(evidence)

@@ -49,11 +49,11 @@ _STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim from character `span[0]` to before `span[1]`, and the verdict of the evidence.
+    """A claim in a text, at the characters `span` (end excluded), and its verdict.
 
-    `paths` are the paths of the evidence that the claim was compared with, `nearest` is the nearest
-    true value as text, or "". `why` explains the verdict in a few words. `judge` is the name of the
-    model that gave the verdict, or "" if the rules gave it.
+    `paths` are the places in the evidence with which the claim was compared. `nearest` is the true
+    value nearest to the claim, as text, or "". `why` explains the verdict in a few words. `judge`
+    is the name of the model that gave the verdict, or "" if the rules gave it.
     """
 
     span: tuple[int, int]
@@ -68,9 +68,9 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Sentence:
-    """A sentence: its tokens, numbers, dates, and the rows of the evidence that it names.
+    """A sentence of `text`, with its tokens, its dates, and the evidence for its claims.
 
-    `topic` are the rows that an earlier sentence named last.
+    `topic` are the rows of the evidence that were named last before this sentence.
     """
 
     text: str
@@ -86,7 +86,7 @@ class Sentence:
 
     @cached_property
     def mentions(self) -> list[Mention]:
-        """The rows that the sentence names."""
+        """The tokens of the sentence that name rows of the evidence, with these rows."""
         return list(self.evidence.mentions(self.tokens))
 
     @cached_property
@@ -97,7 +97,7 @@ class Sentence:
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """The numbers that are not part of a name or a date."""
+        """The numbers that are not part of a date or of the name of a row or column."""
         named = {at for m in self.mentions for at in range(m.first, m.last + 1)} | self.dated
         every = quantities(self.tokens)
         return [q for q in every if q.first not in named and not self._is_label(q)]
@@ -125,7 +125,7 @@ class Sentence:
         nearest: str = "",
         cells: Sequence[Cell] = (),
     ) -> Claim:
-        """Return a claim about the tokens `first` to `last`; the verdict True means supported."""
+        """Return a claim about the tokens `first` to `last`; a True `verdict` means supported."""
         start, end = self.tokens[first].start, self.tokens[last].end
         if isinstance(verdict, bool):
             verdict = "supported" if verdict else "contradicted"
@@ -143,7 +143,7 @@ class Sentence:
     # What a number is about
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from `first` forward (or back for `step` -1) to a break or a number."""
+        """Return the words from `first` on (backwards for `step` -1), up to a break or a number."""
         words: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
@@ -154,7 +154,8 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
 
-        First are the rows of the last mention before it, then of the last mention of another table.
+        These are the rows that the sentence named last before the token, then the rows of another
+        table that it named last. If it named none, they are the rows of `topic`.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
@@ -165,7 +166,7 @@ class Sentence:
 
 
 def _parts(low: str) -> Sequence[str]:
-    """Return the parts of a word ("q1" has "q" and "1"); a sign has no parts."""
+    """Split a word with digits into parts ("q1" into "q" and "1"); a sign has no parts."""
     if low[0].isalpha() and any(map(str.isdigit, low)):
         return split_name(low)
     return (low,) if low[0].isalnum() else ()
@@ -200,7 +201,7 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _numbers(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each number that has digits or matches cells of the evidence."""
+    """Yield a claim for each number that is written in digits or refers to cells of evidence."""
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
@@ -216,7 +217,7 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
-    """Return the claim of a number, compared with `cells` or else with all of the evidence."""
+    """Return the claim of a number, compared with `cells` or, if empty, with all evidence."""
     right = [cell for cell in cells if quantity.fits(cell.value)]
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
@@ -232,8 +233,9 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """Return the cells that a number may refer to.
 
-    Their rows are the subject of the number, the rows of the only date, or rows that are alone in
-    their tables. Words before "of" ("an RMSE of 3"), after or before the number name the columns.
+    Their rows are those of the subject of the number, else those with the date of the sentence (if
+    it has only one date), else those that are alone in their tables. Their columns are named by the
+    words before "of" ("an RMSE of 3"), or else by the words after or before the number.
     """
     low = sentence.low(quantity.first - 1)
     before, after = sentence.phrase(quantity.first - 1, -1), sentence.phrase(quantity.last + 1, 1)
@@ -263,7 +265,7 @@ def _names_table(sentence: Sentence, row: Row) -> bool:
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
-    """Return two cells whose columns the lexicon pairs under a name that follows the numbers."""
+    """Return the cells of the lexicon's pair whose name follows the numbers, or (None, None)."""
     phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
     options: list[tuple[int, int, Cell, Cell]] = []
@@ -284,7 +286,7 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each weekday and date; a date of the evidence that agrees supports it."""
+    """Yield a claim for each weekday and date, supported if the evidence has a matching date."""
     evidence = sentence.evidence
     spans = [
         (token.start, token.end, WEEKDAYS[low] in evidence.weekdays or low in evidence.words)
@@ -302,7 +304,8 @@ def _dates(sentence: Sentence) -> Iterator[Claim]:
 def _names(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each capitalised name that the evidence does not contain.
 
-    The claim is contradicted after "the" or "to", because the evidence should contain such a name.
+    After "the" or "to" the verdict is "contradicted", because the evidence should contain such a
+    name; otherwise it is "not found".
     """
 
     def capital(at: int) -> bool:
@@ -322,7 +325,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
-    """Yield the sentence as a claim if few of its words are in the evidence."""
+    """Yield the sentence as one claim, "not found", if few of its words are in the evidence."""
     evidence = sentence.evidence
     words = content_stems(token.low for token in sentence.tokens if token.kind == "word")
     known = sum(map(evidence.knows, words))

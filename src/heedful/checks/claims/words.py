@@ -39,9 +39,10 @@ STOP = frozenset(
 
 
 class Token(NamedTuple):
-    """A word, number or sign from `start` to before `end`; `kind` is the name of a regex group.
+    """A word, number or sign at the characters `start` to `end` (excluded) of a text.
 
-    `low` is the text in lower case; special characters of a word become plain: R² is r2.
+    `low` is the text in lower case; special characters of a word become plain: R² is r2. `kind` is
+    a group of `_TOKEN`.
     """
 
     text: str
@@ -54,7 +55,8 @@ class Token(NamedTuple):
 class Quantity(NamedTuple):
     """A number in the tokens `first` to `last` (both included).
 
-    `step` is the unit of the last digit: a value within half a step rounds to the number.
+    `step` is the unit of the last digit (0.1 for 2.5): a value within half a step rounds to the
+    number. `digits` is True if the number is written in digits, `percent` if it is a percentage.
     """
 
     first: int
@@ -65,7 +67,7 @@ class Quantity(NamedTuple):
     percent: bool
 
     def fits(self, value: float) -> bool:
-        """Return True if `value` rounds to this number; 38 % fits both 38 and 0.38."""
+        """Return True if `value` rounds to this number; both 38 and 0.38 fit the number "38 %"."""
         values = (value, value * 100) if self.percent and abs(value) <= 1 else (value,)
         return any(abs(v - self.value) <= self.step / 2 * (1 + 1e-9) for v in values)
 
@@ -135,7 +137,7 @@ _DATE = re.compile(
 
 
 class Date(NamedTuple):
-    """A date from `start` to before `end` of a text; a missing year, month or day is 0."""
+    """A date at the characters `start` to `end` (excluded) of a text; a missing part is 0."""
 
     start: int
     end: int
