@@ -90,7 +90,7 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print `document` as JSON in ASCII. Dataclasses become objects, other unknown values text."""
+    """Print `document` as JSON in ASCII. Dataclasses become objects, other types become text."""
 
     def plain(value: Any) -> Any:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
@@ -99,7 +99,10 @@ def print_json(document: Any) -> None:
 
 
 def answer(record: Any, *lines: object) -> int:
-    """Print `record` as JSON with --json, otherwise the lines that are not empty. Return 0."""
+    """Print `record` as JSON with --json; without it, print the `lines` that are not empty.
+
+    Return 0.
+    """
     if call().json:
         print_json(record)
     else:
@@ -117,10 +120,10 @@ def emit(
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print `records` as the JSON document `{key: [...]}`, or as a table. Return 0.
+    """Print `records`: as the JSON document `{key: [...]}` with --json, else as a Table. Return 0.
 
-    `then` is printed below the table, `empty` instead of an empty table. `document` converts a
-    record to JSON data.
+    `columns` and `text` are those of the Table. `then` is printed below it, `empty` instead of an
+    empty table. `document` converts a record to JSON data.
     """
     lines = (Table(columns, records, text), then) if records else (empty,)
     return answer({key: list(map(document, records))}, *lines)
@@ -268,10 +271,10 @@ class Progress:
 
 
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
-    """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
+    """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
 
-    If the coroutine does not end within a second, or if Ctrl-C is pressed again, the process exits
-    with 130. Committed data is safe.
+    The message is `last_words()`. If the coroutine has not ended a second after Ctrl-C, or if
+    Ctrl-C is pressed again, the process exits with 130. Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
