@@ -158,7 +158,7 @@ def redact(text: str) -> str:
     Recognised are the tokens of common issuers, private keys, JSON web tokens, passwords in URLs,
     credentials in headers, and random strings in quotes. The value after a name such as `password`
     or `api_key` is a secret if it has 6 or more characters and is in quotes or contains a digit or
-    a sign. Without a space after `=`, 8 letters are enough.
+    a sign. In `name=value`, 8 letters are enough.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'

@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods that are options with the same names.
+# Arguments of Memory's methods for which commands have options of the same names.
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
@@ -72,7 +72,7 @@ def call() -> Call:
 
 
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
-    """Return the columns with these names, which are separated by blanks; `_` is shown as a blank.
+    """Return the columns that `names` lists, separated by blanks; a table shows `_` as a blank.
 
     A column shows the field with its name, unless `special` gives another field or a function.
     """
@@ -99,10 +99,7 @@ def print_json(document: Any) -> None:
 
 
 def answer(record: Any, *lines: object) -> int:
-    """Print `record` as JSON with --json; without it, print the `lines` that are not empty.
-
-    Return 0.
-    """
+    """Print `record` as JSON with --json, else those of `lines` that are not empty. Return 0."""
     if call().json:
         print_json(record)
     else:

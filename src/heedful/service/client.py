@@ -135,7 +135,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, again while the service is busy and tries are left. Return the answer.
+        """Send a request, and retry it if the service is unreachable or busy; return the answer.
 
         Raises Unreachable if the last try gets no answer.
         """

@@ -79,7 +79,7 @@ LONGEST = 1_000  # characters of an argument
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The store and models of a service or worker, and two arguments of its `Memory` objects."""
+    """The store and models of a service or worker, and the arguments of its `Memory` objects."""
 
     store: Store
     model: Model | None = None
@@ -247,7 +247,7 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that all jobs of the queue "memory" in one scope share, or else None."""
+        """Return the lock that the jobs of the queue "memory" in a scope share; else None."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
@@ -336,10 +336,7 @@ async def night(work: Work, tools: Tools) -> None:
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Await `work()`, one round of the periodic task `name`; log a StoreError and do not raise it.
-
-    The next round tries again.
-    """
+    """Do a round of a periodic task; log a StoreError, do not raise it: the next round retries."""
     try:
         await work()
     except errors.StoreError as error:
@@ -394,7 +391,7 @@ class LocalQueue(Work):
             self._begin()
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; failed jobs count until exit."""
+        """Return the number of jobs in each queue and state; "failed" counts from the start on."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
             since[entry.job.kind.queue, "waiting"].append(entry.since)

@@ -24,7 +24,7 @@ class Metrics:
     """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Otherwise each counter also exports its creation time. The switch is process-wide.
+        # Without this call, each counter also exports its creation time. It affects all metrics.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
@@ -44,7 +44,7 @@ class Metrics:
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision by its result: "again", "passed", or the first rule that stopped it."""
+        """Count a decision as "again", as "passed", or by the first rule that stopped the loop."""
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule

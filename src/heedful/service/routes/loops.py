@@ -157,7 +157,7 @@ CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
 # The most characters of all checks in a request, as JSON.
 LONGEST_TEXT = 64 * 1024
-# The most parts of a schema times parts of the output; each pair takes 5 µs (2 cores of 2026).
+# The largest product of a schema's parts and the output's; each pair takes 5 µs (2 cores of 2026).
 MOST = 1_000_000
 # The most critics in one report; each of them calls the model.
 ASKED = 16
