@@ -311,7 +311,7 @@ def migrate(
     """Update the schema of a PostgreSQL database, in one transaction.
 
     Run it with the role that owns, or will own, the tables. The service needs another role. A
-    SQLite file needs no migration: heedful updates it when it opens it.
+    SQLite file needs no migration: heedful updates the file when opening it.
     """
     url = config.settings().db
     if not url.startswith(POSTGRES):

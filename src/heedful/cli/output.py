@@ -186,7 +186,7 @@ def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
 
 
 def when(seconds: float) -> str:
-    """Format seconds since 1970 as local time. A year that no calendar has stays a number."""
+    """Format seconds since 1970 as local time. A time beyond the calendar stays a number."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

@@ -301,16 +301,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[records.Match]:
-        """Return examples and lessons that fit the task, best first. Records no exposure."""
+        """Return examples and lessons that fit the task, best first; record no exposures."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         items = (await self.call("POST", "recall", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
-        """Return at most 3 worked examples as chat turns; at most 1 of them is not verified.
+        """Return at most 3 worked examples as chat turns; at most 1 of them is unverified.
 
-        With a `loop`, the examples count as shown to this loop, and a random part of them is
-        withheld. A repeated call for the same loop returns the same examples.
+        With a `loop`, a random part of the examples is withheld, and the others count as shown to
+        this loop. A repeated call for the same loop returns the same examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
         answer = await self.call("POST", "recall", body=body)

@@ -513,7 +513,7 @@ class SeenAnswer(Answer):
 
 
 class RecallRequest(Body):
-    """A task to recall examples and lessons for. With a `loop`, they count as shown to this loop.
+    """A task to recall examples and lessons for; with a `loop`, this records their exposures.
 
     `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is `messages` (examples
     as chat turns), `text` (examples and lessons as one text), or `found` (only `items`).
