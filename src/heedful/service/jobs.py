@@ -164,7 +164,7 @@ async def prune(tools: Tools, scope: Scope) -> None:
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt, and raise the rank of proven helpers. Raises StoreError."""
+    """Retire lessons proven to hurt; move lessons proven to help up in rank. Raises StoreError."""
     await tools.memory(scope).look()
 
 
