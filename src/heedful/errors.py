@@ -102,7 +102,7 @@ class AttemptTaken(Conflict):
 
 
 class LoopEnded(Conflict):
-    """The loop of a reported attempt has passed or was stopped; an override reopens it."""
+    """The loop of a reported attempt has ended; an override can reopen it if it did not pass."""
 
 
 class OutOfOrder(Conflict):
@@ -122,7 +122,7 @@ class NotQuarantined(UsageError):
 
 
 class RollbackRefused(UsageError):
-    """A dream was already rolled back, or the later dream `first` builds on it."""
+    """A dream was already rolled back, or the later dream `first` must be rolled back before it."""
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
         self.id: int = id
@@ -131,7 +131,7 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """The object was changed meanwhile and now has this `edition`; nothing was written."""
+    """Someone else changed the object, which now has this `edition`; nothing was written."""
 
     def __init__(self, what: str, id: str, edition: str) -> None:
         self.edition: str = edition

@@ -1,8 +1,8 @@
 """Redaction of secrets, before text is stored or sent to a model.
 
 A secret is recognised by the format that its issuer uses, by the words before it (a header, a name
-such as `password`), or because it is a random string in quotes. A mark with its kind replaces the
-secret. Every pattern takes time linear in the length of the text.
+such as `password`), or because it is a random string in quotes. A mark replaces the secret and says
+what kind it was. Every pattern takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def redact(text: str) -> str:
     Recognised are the tokens of common issuers, private keys, JSON web tokens, passwords in URLs,
     credentials in headers, and random strings in quotes. The value after a name such as `password`
     or `api_key` is a secret if it has 6 or more characters and is in quotes or contains a digit or
-    a sign. Right after `=`, 8 letters are enough.
+    a sign. In `name=value`, 8 letters are enough.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -184,7 +184,7 @@ def redact(text: str) -> str:
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
-    """Replace the secret after the first group of the pattern by a mark of this kind."""
+    """Replace what the pattern matches after its first group by a mark of this kind."""
     mark = f"[redacted: {kind}]"
     return _compiled(pattern).sub(lambda found: found[1] + mark, text)
 
@@ -199,7 +199,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern that matches `past` characters after a name of `_OWNERS`."""
+    """Return a pattern for the position `past` characters after a name of `_OWNERS`."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")

@@ -58,7 +58,7 @@ def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Return a mark for `delimit`: 12 hexadecimal digits that occur in no text of `shown`."""
+    """Make a mark for `delimit` from `name` and `shown`: 12 hexadecimal digits that no text has."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()

@@ -128,7 +128,7 @@ def trace_headers() -> dict[str, str]:
 def task(
     name: str, tenant: str, project: str, headers: Mapping[str, str]
 ) -> AbstractContextManager[object]:
-    """Open a span for a job, in the trace of its `headers`."""
+    """Open a span for a job; it continues the trace that `headers` name."""
     if not _active:
         return nullcontext()
     attributes = _own(task=name, tenant=tenant, project=project)
@@ -136,7 +136,7 @@ def task(
 
 
 def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a span of this kind, in the trace of `headers`."""
+    """Return the options of a span of this kind that continues the trace of `headers`."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
@@ -149,7 +149,7 @@ def _own(**values: Any) -> dict[str, Any]:
 
 @contextmanager
 def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """Open a span for a request to the service, in the trace of its `headers`.
+    """Open a span for a request to the service; it continues the trace of its `headers`.
 
     Yields a function. Call it with the template of the route (never a path) and the HTTP status.
     """

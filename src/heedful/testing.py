@@ -19,8 +19,8 @@ class ScriptedModel:
     """A Model that answers from a script.
 
     Each line is a text, an Answer, an exception to raise, or a function of the messages. After the
-    last line the model raises ModelError, or begins again with `forever`. `prompts` has the
-    messages of every call, `settings` the other arguments. Each call takes `seconds`.
+    last line the model raises ModelError; if `forever`, it begins again. `prompts` has the messages
+    of every call, `settings` the other arguments. Each call takes `seconds`.
     """
 
     name = "scripted"
@@ -90,8 +90,8 @@ def history(
 ) -> Loop:
     """Return a loop with an attempt for each evaluation.
 
-    An evaluation is a list of finding keys (all errors) or a mapping of scores. `candidates` are
-    the texts of the attempts; by default all texts differ.
+    Each of `attempts` is a list of finding keys (all errors) or a mapping of scores. `candidates`
+    are the texts of the attempts; by default all texts differ.
 
     >>> history(["a", "b"], ["a"]).improved
     (True, True)

@@ -121,7 +121,7 @@ def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> 
 
 
 def _file(values: config.Settings) -> Iterator[Sign]:
-    """Check the folder, the database file and its contents. The connection cannot write."""
+    """Check the folder, the database file and its contents. The connection is read-only."""
     path = Path(values.db)
     folder = path.resolve().parent
     well = folder.is_dir() and os.access(folder, os.W_OK)
@@ -233,7 +233,7 @@ def fetch(
     source: Annotated[Path | None, Option("--from", help="Copy from this file.")] = None,
     cache: Cache = None,
 ) -> int:
-    """Fetch weights into the cache and verify their SHA-256. Cached weights are kept."""
+    """Fetch weights into the cache and verify their SHA-256. Weights in the cache are reused."""
     values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
@@ -246,7 +246,7 @@ def fetch(
 
 @models.command("list")
 def list_models(cache: Cache = None) -> int:
-    """List the weights that heedful can fetch, and the forms of a model's name."""
+    """List the weights that heedful can fetch, and the ways to name other models."""
     folder = config.settings(cache=cache).cache or weights.default_cache()
     rows = []
     for one in weights.known():
@@ -311,7 +311,7 @@ def migrate(
     """Update the schema of a PostgreSQL database, in one transaction.
 
     Run it with the role that owns, or will own, the tables. The service needs another role. A
-    SQLite file needs no migration: heedful updates it when it opens it.
+    SQLite file needs no migration: heedful updates the file when opening it.
     """
     url = config.settings().db
     if not url.startswith(POSTGRES):

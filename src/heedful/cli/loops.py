@@ -144,7 +144,7 @@ def _text(value: Any) -> str:
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` means the newest run. If a run and its stages begin with `name`, the run is returned.
+    `last` means the newest run. If only a run and its stages begin with `name`, returns the run.
     Raises NotFound, UsageError.
     """
     try:

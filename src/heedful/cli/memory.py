@@ -345,7 +345,7 @@ NAME = 60
 
 @dataclass
 class Result:
-    """The result of an episode: the lesson in `reflected`, the model's `error`, or neither."""
+    """What reflecting on an episode gave: `reflected`, or the model's `error`, or neither."""
 
     name: str
     episode: Episode | None = None
@@ -374,7 +374,7 @@ def reflect(
     damage: UsageError | None = None
 
     async def work(store: Store) -> int:
-        """Fill `results`; return how many episodes still wait for other processes."""
+        """Fill `results`; return how many episodes still wait because other processes hold them."""
         nonlocal damage
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:

@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods that are options with the same names.
+# Arguments of Memory's methods for which commands have options of the same names.
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
@@ -72,7 +72,7 @@ def call() -> Call:
 
 
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
-    """Return the columns with these names, which are separated by blanks; `_` is shown as a blank.
+    """Return the columns that `names` lists, separated by blanks; a table shows `_` as a blank.
 
     A column shows the field with its name, unless `special` gives another field or a function.
     """
@@ -90,7 +90,7 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print `document` as JSON in ASCII. Dataclasses become objects, other unknown values text."""
+    """Print `document` as JSON in ASCII. Dataclasses become objects, other types become text."""
 
     def plain(value: Any) -> Any:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
@@ -99,7 +99,7 @@ def print_json(document: Any) -> None:
 
 
 def answer(record: Any, *lines: object) -> int:
-    """Print `record` as JSON with --json, otherwise the lines that are not empty. Return 0."""
+    """Print `record` as JSON with --json, else those of `lines` that are not empty. Return 0."""
     if call().json:
         print_json(record)
     else:
@@ -117,10 +117,10 @@ def emit(
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print `records` as the JSON document `{key: [...]}`, or as a table. Return 0.
+    """Print `records`: as the JSON document `{key: [...]}` with --json, else as a Table. Return 0.
 
-    `then` is printed below the table, `empty` instead of an empty table. `document` converts a
-    record to JSON data.
+    `columns` and `text` are those of the Table. `then` is printed below it, `empty` instead of an
+    empty table. `document` converts a record to JSON data.
     """
     lines = (Table(columns, records, text), then) if records else (empty,)
     return answer({key: list(map(document, records))}, *lines)
@@ -186,7 +186,7 @@ def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
 
 
 def when(seconds: float) -> str:
-    """Format seconds since 1970 as local time. A year that no calendar has stays a number."""
+    """Format seconds since 1970 as local time. A time beyond the calendar stays a number."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -268,10 +268,10 @@ class Progress:
 
 
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
-    """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
+    """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
 
-    If the coroutine does not end within a second, or if Ctrl-C is pressed again, the process exits
-    with 130. Committed data is safe.
+    The message is `last_words()`. If the coroutine has not ended a second after Ctrl-C, or if
+    Ctrl-C is pressed again, the process exits with 130. Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 

@@ -171,7 +171,7 @@ def list_policies() -> int:
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """Find the shortest history in which each rule decides, or prove that no such history exists.
+    """For each rule, find the shortest history in which it decides, or prove that there is none.
 
     Exits with 0 if every rule can fire, otherwise with 1.
     """
@@ -197,7 +197,7 @@ def _describe_reach(found: Reach) -> Iterator[str]:
 
 
 def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """Describe an attempt of a history. `seen` has the digests of earlier candidates."""
+    """Describe an attempt. `better`: it is an improvement. `seen`: digests of candidates before."""
     nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
     yield "the same candidate" if attempt.candidate.digest in seen else nearly
     evaluation = attempt.evaluation

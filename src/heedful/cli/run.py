@@ -44,7 +44,7 @@ EXAMPLES = "heedful._examples"
 
 @dataclass(frozen=True)
 class Row:
-    """The result of a task. `at_once`: attempt 1 passed. `stopped_by` is "" if one passed."""
+    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it passed."""
 
     id: str
     loop: str
@@ -125,7 +125,7 @@ def run(
 
 
 async def _drive(job: Job) -> None:
-    """Run the job. The model opens first: if it fails, no name is taken and no file is created."""
+    """Run the job. If the model does not open, no run name is taken and no file is created."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with output.Progress() as progress:
         async with (
@@ -150,7 +150,7 @@ async def _drive(job: Job) -> None:
 
 
 async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
-    """Drive every task of the job as the loop `run/id`; `options` are those of every `Run`.
+    """Drive every task of the job as the loop `run/id`; every `Run` gets the `options`.
 
     `watch` gets the row of each task that ends. A loop that has ended is not driven again. If user
     code or an answer fails in one task, the other tasks continue. After any other model error no
@@ -184,7 +184,7 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`, under its own policy if it has one. Return its row."""
+    """Drive a task as the loop `run/id`; return its row. The task's policy takes precedence."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -289,10 +289,10 @@ def demo(
 ) -> None:
     """Run tasks with and without memory, and compare the results.
 
-    Only a check knows the rule of a task. Nothing is faked: the model writes every answer, so
-    another model gives other numbers. With --pipeline, a pipeline of checked stages runs instead;
-    two of its stages fail at first, like an agent. If you stop the demo, the same command continues
-    it.
+    The prompts do not contain the rule that answers must follow; only a check has it. Nothing is
+    faked: the model writes every answer, so another model gives other numbers. With --pipeline, a
+    pipeline of checked stages runs instead; the first attempts of two stages fail. If you stop the
+    demo, the same command continues it.
     """
     values = config.settings(model=model)
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
@@ -325,5 +325,5 @@ def examples_folder() -> Path:
 
 
 def program() -> str:
-    """Return the command that starts heedful: its name if it is on the path, or else its module."""
+    """Return the command that starts heedful: `heedful` if it is on PATH, else `python -m …`."""
     return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"

@@ -1,4 +1,4 @@
-"""`heedful serve`, `worker`, `key` and `audit`: the service, its jobs, its keys and its record."""
+"""`heedful serve`, `worker`, `key` and `audit`: the service, its jobs, keys and audit log."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
 
 
 def report_lost_database() -> None:
-    """Print once a minute that the database does not answer, instead of its drivers' log lines."""
+    """Print at most once a minute that the database does not answer; silence its drivers' logs."""
     throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
@@ -187,7 +187,10 @@ def report_lost_database() -> None:
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
-    """Export spans and metrics as OTLP inside the block, as OTEL_* say. Raises PackageMissing."""
+    """If `wanted`, export spans and metrics as OTLP while the block runs. Raises PackageMissing.
+
+    The environment variables OTEL_* configure the export; with `content` it has texts, too.
+    """
     if not wanted:
         yield
         return
@@ -361,7 +364,7 @@ def _ask(
 ) -> tuple[T, str]:
     """Open the store; return the result of `work` and the name of the tenant.
 
-    If there is an audit `entry`, it is written in the transaction in which `work` writes.
+    An audit `entry` is written in the same transaction as the data that `work` writes.
     """
     values = config.settings(tenant=tenant)
 
@@ -438,8 +441,8 @@ def verify(
 ) -> int:
     """Check that no row of the audit was changed or removed, by the hashes that link the rows.
 
-    Keep the last hash that this command prints in another place. With --kept HASH, the command also
-    finds out whether all rows were rewritten.
+    The command prints the last hash; keep it in another place. If you pass it later as --kept HASH,
+    the command also finds out whether all rows were rewritten.
     """
     found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"

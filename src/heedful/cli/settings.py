@@ -1,7 +1,8 @@
 """The settings of a command, and the store, memory and model that are opened with them.
 
-A setting comes from an option, the environment, `heedful.toml` or `[tool.heedful]` in
-`pyproject.toml`, in this order, both in the current folder. Only the command line reads settings.
+A setting comes from the first of these that has it: an option, the environment, `heedful.toml`, and
+`[tool.heedful]` in `pyproject.toml`. Both files are in the current folder. Only the command line
+reads settings.
 """
 
 from __future__ import annotations
@@ -292,13 +293,13 @@ def memory_of(values: Settings, store: Store, progress: Progress | None = None) 
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
-    """Open the embedder, or return None if recall compares words."""
+    """Open the embedder, or return None if recall compares only words."""
     meant = by_meaning(values)
     return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings. `auto` does if packages and weights are there."""
+    """Return True if recall compares meanings; with `auto`, if packages and weights are there."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

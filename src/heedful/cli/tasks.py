@@ -70,9 +70,10 @@ class Task:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Return the tasks of a .jsonl, .yaml, .yml or .toml file, in order. There is at least one.
+    """Return the tasks of a .jsonl, .yaml, .yml or .toml file, at least one, in order.
 
-    Modules that checks name are first searched beside the file. Raises TaskFileError with the line.
+    If a check names a module, the folder of the file is searched first. Raises TaskFileError with
+    the line.
     """
     text = text_of(path, TaskFileError)
     parse = _PARSERS.get(path.suffix.lower())

@@ -15,7 +15,7 @@ NAME = 60  # characters of a name
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A dot at (x, y), and a line from `low` to `high` along x. Without `x` there is only the line.
+    """A dot at (x, y), and a line from `low` to `high` along x. If `x` is None, only the line.
 
     `kind` sets the colour. A mark with a `number` shows it instead of a dot.
     """

@@ -174,7 +174,7 @@ def first_checks(attempt: StageAttempt) -> Sequence[CheckResult]:
 
 
 def _fitting(texts: Iterable[str]) -> int:
-    """Return how many of the first texts fit into `ROOM` bytes of HTML, at least 1."""
+    """Return how many texts, from the first on, fit into `ROOM` bytes of HTML; at least 1."""
     sizes = accumulate(len(escape(text).encode("utf-8", "replace")) for text in texts)
     return max(1, sum(size <= ROOM for size in sizes))
 
@@ -276,7 +276,7 @@ def verdict(report: Report) -> str:
 
 
 def standing(report: Report) -> dict[str, list[int]]:
-    """Return remarks on stages that did not simply pass, with the indices of these stages."""
+    """Map each remark on stages that did not simply pass to the indices of these stages."""
     groups: dict[str, list[int]] = {}
     for place, stage in enumerate(report.stages):
         unjudged = stage.action == "passed" and stage.status == "not_validated"

@@ -70,14 +70,14 @@ class Caller:
         return await self.setup.store.write(self.scope, work, *args, **kwargs)
 
     def within(self, project: str) -> Caller:
-        """Return this caller in another project of the key. Raises Forbidden, InvalidInput."""
+        """Return this caller in the scope of `project`. Raises Forbidden, InvalidInput."""
         if self.key.projects and project not in self.key.projects:
             bound = ", ".join(self.key.projects)
             raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
         return replace(self, scope=Scope(self.key.tenant, project))
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Append an audit entry in the transaction of the next write; `detail` is JSON data."""
+        """Add an audit entry to the transaction of the next write; `detail` is JSON data."""
         store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
@@ -90,7 +90,7 @@ class Caller:
 class Callers:
     """Finds the caller of a request by its key, and caches each key for `KNOWN_FOR` seconds.
 
-    A key that another process revokes may still be accepted for this time.
+    If another process revokes a key, this process may still accept it for that time.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -129,9 +129,9 @@ BEARER = HTTPBearer(
 
 
 class Needs:
-    """A FastAPI dependency that returns the caller if the key has the permission `may`.
+    """A FastAPI dependency: it returns the caller of a request whose key has the permission `may`.
 
-    It refuses a query or a body with another tenant, or with a project that the key excludes.
+    It refuses a request that names another tenant, or a project that the key excludes.
     """
 
     def __init__(self, may: May) -> None:
@@ -157,7 +157,7 @@ class Needs:
 
 
 class InTenant(Needs):
-    """`Needs` for a route that works on the whole tenant and has no parameter `project`."""
+    """Like `Needs`, for routes that work on the whole tenant and have no parameter `project`."""
 
     async def __call__(self, request: Request) -> Caller:  # type: ignore[override]
         return await super().__call__(request)

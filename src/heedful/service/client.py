@@ -111,8 +111,8 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> Any:
         """Call a route under `/v1`: `call("POST", "quarantine", 12, "release", body={…})`.
 
-        `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records. Returns the
-        answer as JSON data, or None if it is empty.
+        `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records. `query` has
+        the parameters of the URL. Returns the answer as JSON data, or None if it is empty.
         """
         try:
             text = json.dumps(body, allow_nan=False, default=_document)
@@ -135,7 +135,10 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until an answer is final or no try is left. Raises Unreachable."""
+        """Send a request, and retry it if the service is unreachable or busy; return the answer.
+
+        Raises Unreachable if the last try gets no answer.
+        """
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
@@ -205,10 +208,10 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> Verdict:
         """Report an attempt, numbered from 1, and return the verdict: make another attempt or stop.
 
-        The attempt is judged by `evaluation`, by `checks` that the service runs (`{"name": …}` with
-        arguments), or both. A repeated report returns the same verdict. Raises NotFound,
-        OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt exists, and
-        UsageError if the report is empty.
+        Pass the `output` of the attempt, or only its `digest`. The attempt is judged by
+        `evaluation`, by `checks` that the service runs (`{"name": …}` with arguments), or both. A
+        repeated report returns the same verdict. Raises NotFound, OutOfOrder, LoopEnded,
+        AttemptTaken if a different report of this attempt exists, UsageError for an empty report.
         """
         body: dict[str, Any] = {"output": output, "digest": digest, "evaluation": evaluation}
         body |= {"checks": list(checks), "usage": usage}
@@ -248,7 +251,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         loops: Sequence[str] | None = None,
         limit: int = 1_000,
     ) -> list[Figures]:
-        """Return what each policy would cost and lose on `loops` or the newest `limit` loops."""
+        """Return, for each policy, how many attempts it makes and how many solved loops it loses.
+
+        The policies are replayed on the recorded `loops`, by default the newest `limit` loops.
+        """
         body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
@@ -268,9 +274,9 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> records.Remembered:
         """Record one occurrence of an error, as `Memory.remember` does.
 
-        If the key may approve, the lesson has the trust of an operator. Otherwise it has the trust
-        of a tool and waits in quarantine. `source` defaults to the key. Raises InvalidInput,
-        QuotaExceeded.
+        If the key has the permission `approve`, the lesson gets the trust `operator`, otherwise the
+        trust `tool`, and then it waits in quarantine. The default `source` is the key. Raises
+        InvalidInput, QuotaExceeded.
         """
         sent = schemas.NewExample.model_fields
         pair = example and {name: getattr(example, name) for name in sent}
@@ -295,16 +301,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[records.Match]:
-        """Return examples and lessons that fit the task, best first. Records no exposure."""
+        """Return examples and lessons that fit the task, best first; record no exposures."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         items = (await self.call("POST", "recall", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
-        """Return at most 3 worked examples as chat turns; at most 1 of them is not verified.
+        """Return at most 3 worked examples as chat turns; at most 1 of them is unverified.
 
-        With a `loop`, the examples count as shown to this loop, and a random part of them is
-        withheld. A repeated call for the same loop returns the same examples.
+        With a `loop`, a random part of the examples is withheld, and the others count as shown to
+        this loop. A repeated call for the same loop returns the same examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
         answer = await self.call("POST", "recall", body=body)
@@ -324,7 +330,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """Return what is proven about all lessons in total, and about the 200 most exposed."""
+        """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
@@ -356,14 +362,14 @@ class Client(AbstractAsyncContextManager["Client"]):
         return cast("Plain", await self.call("GET", "reflections", id))
 
     async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement, or unprotect it. Record `why`.
+        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends this.
 
-        Raises NotFound, Forbidden.
+        The service records `why`. Raises NotFound, Forbidden.
         """
         await self._edit(id, "pinned", pinned, why)
 
     async def restore(self, id: int, *, why: str = "") -> None:
-        """Restore a lesson that a proof retired. Record `why`. Raises NotFound, Forbidden."""
+        """Restore a lesson that a proof retired, and record `why`. Raises NotFound, Forbidden."""
         await self._edit(id, "restored", True, why)
 
     async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
@@ -377,11 +383,11 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @property
     def quarantine(self) -> Quarantine:
-        """Return the quarantine, to read, release and reject entries and to revoke sources."""
+        """Return an object whose methods read, release and reject entries and revoke sources."""
         return Quarantine(self)
 
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, unless recall gets worse; `dry_run` changes nothing."""
+        """Merge lessons that say the same, if recall stays as good; `dry_run` changes nothing."""
         body = {"mode": mode, "dry_run": dry_run}
         answer = await self.call("POST", "dreams", body=body)
         return _read(Dream, {**answer, "found": answer["nothing"]})
@@ -416,7 +422,7 @@ class Quarantine:
         return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
 
     async def release(self, id: int, *, why: str = "") -> None:
-        """Allow recall of an entry, with an operator's trust. Raises NotFound, NotQuarantined."""
+        """Let recall find an entry; its trust becomes operator. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "release", body={"why": why})
 
     async def reject(self, id: int, *, why: str = "") -> None:
@@ -484,9 +490,9 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def _read(kind: type[T], plain: Any) -> T:
-    """Return JSON data as a record of the type `kind`; unknown fields are ignored.
+    """Convert JSON data to a record of the type `kind`; unknown fields are ignored.
 
-    Raises Refused if the data does not fit the type; another program may have answered.
+    Raises Refused if the data does not fit the type: perhaps another program has answered.
     """
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(plain))

@@ -79,7 +79,7 @@ LONGEST = 1_000  # characters of an argument
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The store and models of a service or worker; `holdout` and `max_entries` are for `Memory`."""
+    """The store and models of a service or worker, and the arguments of its `Memory` objects."""
 
     store: Store
     model: Model | None = None
@@ -96,10 +96,10 @@ class Resources:
 class Tools(Resources):
     """The store, models and settings of a worker.
 
-    If `enabled` is False, the worker neither reflects nor dreams. `loops` maps the names that jobs
-    use to functions that open loops. In the `mode` "full" the worker dreams every night, in "lite"
-    only on request. Every night it removes the lessons that were not used for `unused_for` seconds,
-    and all but the best `keep` lessons; None turns a limit off.
+    If `enabled` is False, the worker neither reflects nor dreams. `loops` maps names to functions
+    that open loops; a job `drive` gives such a name. In the `mode` "full" the worker dreams every
+    night, in "lite" only on request. Every night it removes the lessons that were not used for
+    `unused_for` seconds, and all but the best `keep` lessons; None turns a limit off.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -164,7 +164,7 @@ async def prune(tools: Tools, scope: Scope) -> None:
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt; rank lessons proven to help higher. Raises StoreError."""
+    """Retire lessons proven to hurt; move lessons proven to help up in rank. Raises StoreError."""
     await tools.memory(scope).look()
 
 
@@ -247,7 +247,7 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the name of the lock for jobs that change the memory; None for other jobs."""
+        """Return the lock that the jobs of the queue "memory" in a scope share; else None."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
@@ -267,10 +267,10 @@ def no_listener(job: Job, what: str) -> None:
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
-    """Return the seconds until a job that failed `tries` times runs again, or None for never.
+    """Return the seconds until a job that failed `tries` times runs again; None means never.
 
-    The wait doubles: 2, 4, 8 …. There is no retry after an error that would recur: wrong input, a
-    missing object, or a defect of heedful. A cancelled job may run again at once.
+    `error` is the last failure. The wait doubles: 2, 4, 8 …. An error that would recur gets no
+    retry: wrong input, a missing object, or a defect of heedful. A cancelled job waits 0 seconds.
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
@@ -289,7 +289,7 @@ async def do(
 ) -> None:
     """Run a job and report its progress to `listener`. Raises the errors of the task.
 
-    `tries` numbers the runs of the job from 1. `carried` are the headers of its trace.
+    This is run number `tries` of the job, from 1. Its trace continues the headers `carried`.
     """
     began = time.monotonic()
     listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
@@ -317,8 +317,8 @@ MOST = 1_000
 async def sweep(work: Work, tools: Tools) -> None:
     """Turn ended traces into episodes, and queue the waiting episodes of every scope.
 
-    The process that accepted them may be dead. Failed episodes, and episodes that a worker has
-    claimed, are not queued. Raises StoreError.
+    This finds work that a process accepted before it died. Failed episodes, and episodes that a
+    worker has claimed, are not queued. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)
@@ -327,7 +327,7 @@ async def sweep(work: Work, tools: Tools) -> None:
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """Queue the nightly jobs of every scope that `tools` enables. Raises StoreError."""
+    """For every scope, queue the nightly jobs that `tools` enables. Raises StoreError."""
     dreams = tools.enabled and tools.mode == "full"
     wanted = {"prove": True, "embed": bool(tools.embedder), "dream": dreams, "prune": tools.prunes}
     for scope in await tools.store.read(Scope(), lessons.scopes):
@@ -336,7 +336,7 @@ async def night(work: Work, tools: Tools) -> None:
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a periodic task; log a store error, because the next round tries again."""
+    """Do a round of a periodic task; log a StoreError, do not raise it: the next round retries."""
     try:
         await work()
     except errors.StoreError as error:
@@ -351,7 +351,7 @@ GRACE = 30.0
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job, the headers of its trace, its tries, and the time of its last change."""
+    """A queued job, its trace headers (`carried`), its runs so far, and when it last changed."""
 
     job: Job
     carried: dict[str, str]
@@ -391,7 +391,7 @@ class LocalQueue(Work):
             self._begin()
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; failures count since `__init__`."""
+        """Return the number of jobs in each queue and state; "failed" counts from the start on."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
             since[entry.job.kind.queue, "waiting"].append(entry.since)
@@ -428,7 +428,7 @@ class LocalQueue(Work):
         await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
 
     def _begin(self) -> None:
-        """Start ready jobs up to the limit: highest priority first, then the oldest."""
+        """Start ready jobs, up to `concurrency` at a time: by priority, then the oldest first."""
         while len(self._running) < self._concurrency:
             held = {entry.job.holds for entry in self._running.values()} - {None}
             ready = [e for e in self._waiting.values() if e.ready and e.job.holds not in held]

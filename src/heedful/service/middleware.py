@@ -141,7 +141,10 @@ class Capacity:
 
     @contextmanager
     def running(self, tenant: str = ALL) -> Iterator[None]:
-        """Count a request while the block runs. Raises Problem 429 for a tenant, 503 for `ALL`."""
+        """Count a request while the block runs. Raises Problem if the limit is already reached.
+
+        The status is 429 for the limit of a tenant, and 503 for the limit of `ALL` tenants.
+        """
         most = self._share if tenant else self._most
         if self._taken[tenant] >= most:
             detail = f"{most} requests{' of this tenant' * bool(tenant)} are already running"
@@ -341,7 +344,7 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the path of the route, "(again)" for a repeated call, or "(none)" if unknown."""
+        """Return the route's path template, "(again)" for a stored answer, or else "(none)"."""
         known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
         return known or ("(again)" if self._replayed else "(none)")
 

@@ -1,6 +1,6 @@
 """Bodies of HTTP requests and answers that are not records of the library.
 
-All other bodies are records of the library, in a `Shape` where HTTP needs bounds.
+All other bodies are records of the library. Where HTTP needs bounds, a `Shape` adds them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _without_null_character(text: str) -> str:
 
 
 def inside(value: Any) -> Collection[Any]:
-    """Return the values in a JSON list or object; for other data, return nothing."""
+    """Return the values in a JSON list or object; for other data, an empty collection."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
@@ -80,7 +80,7 @@ class Answer(BaseModel):
 
     @classmethod
     def read(cls, *records: object, **fields: Any) -> Self:
-        """Return an answer with `fields`, and with attributes of `records` as its other fields."""
+        """Return an answer; fields that are not in `fields` are copied from the `records`."""
         others = cls.model_fields.keys() - fields.keys()
         for one in records:
             fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
@@ -186,7 +186,7 @@ class ReplayRequest(Body):
 
 @dataclass(frozen=True, slots=True)
 class LiftedRule(stop.Stop):
-    """A stop rule that an override suspended. `override` is the index of the override, from 0."""
+    """A rule that an override suspended; `override` is an index in the loop's list of overrides."""
 
     by: str
     override: int
@@ -196,7 +196,8 @@ class LoopVerdict(Answer):
     """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
 
     `attempt` is the number of attempts so far, `best` is the number of the best attempt.
-    `evaluated_by` names the checks that judged the attempt; `report` is its own evaluation.
+    `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
+    evaluation.
     """
 
     decision: Literal["again", "done"]
@@ -475,7 +476,8 @@ class LessonRow(LessonSummary):
 class LessonEdit(Body):
     """Changes of a lesson; at least one is needed.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` keeps its pattern out of groups.
+    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
+    being grouped with similar patterns.
     `restored` restores a lesson that a proof retired.
     """
 
@@ -499,7 +501,7 @@ class Question(Body):
 
 
 class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` it is grouped with similar errors."""
+    """How often an error was seen, its lessons, and `why` similar errors count with it."""
 
     signature: str
     count: int
@@ -511,7 +513,7 @@ class SeenAnswer(Answer):
 
 
 class RecallRequest(Body):
-    """A task to recall examples and lessons for. With a `loop`, they count as shown to this loop.
+    """A task to recall examples and lessons for; with a `loop`, this records their exposures.
 
     `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is `messages` (examples
     as chat turns), `text` (examples and lessons as one text), or `found` (only `items`).

@@ -24,7 +24,7 @@ class Metrics:
     """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Otherwise each counter also exports its creation time. The switch is process-wide.
+        # Without this call, each counter also exports its creation time. It affects all metrics.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
@@ -44,7 +44,7 @@ class Metrics:
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision as "again", "passed", or the first rule that stopped the loop."""
+        """Count a decision as "again", as "passed", or by the first rule that stopped the loop."""
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
@@ -90,7 +90,7 @@ class Setup(Resources):
     """The resources and settings that all routes of a service share.
 
     Callers without a key work in `scope`; they are accepted only if `open` is True and no key
-    exists. Requests may name the `checks`, besides those of heedful. `policy` applies to loops
+    exists. Requests may name checks of heedful and these `checks`. `policy` applies to loops
     without a policy. `patience` says how long to wait until a trace is complete. `turns` limits
     how many checks run in processes at the same time.
     """

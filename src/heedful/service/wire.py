@@ -1,7 +1,7 @@
 """Codes of errors, shapes of records and pages of lists, for the service and its client.
 
-A record is declared once, as a dataclass of the library, and the service sends this dataclass.
-`Shape` declares the differences in HTTP.
+A record is declared once, as a dataclass of the library, and the service sends it as JSON. Where
+this JSON differs from the dataclass, `Shape` declares how.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
 class Shape:
     """Changes how a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
-    `omit` names fields that are not sent. `also` maps properties that are sent to their names in
-    JSON. `types` gives fields a narrower type, such as a bounded number.
+    Fields in `omit` are not sent. Properties in `also` are sent too, under the names to which it
+    maps them. `types` gives fields a narrower type, such as a bounded number.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Shape:
         self._omit, self._also, self._types = omit, also or {}, types
 
     def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> Any:
-        """Return pydantic's schema of the record with these changes."""
+        """Return pydantic's schema of the record, changed as this Shape declares."""
         whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
         del whole["ref"]  # the unchanged record has this name
         fields = [self._field(field, handler) for field in whole["schema"]["fields"]]
@@ -106,7 +106,7 @@ class Page(BaseModel, Generic[Row]):
 
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
-        """Return a page of at most `limit` rows; `place` names the fields in its cursor."""
+        """Return the first `limit` rows as a page; its cursor has the last row's fields `place`."""
         if len(rows) <= limit:
             return cls(items=list(rows), next=None)
         last = rows[limit - 1]

@@ -109,9 +109,9 @@ class PostgresQueue(jobs.Work):
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        After cancellation, running jobs have `GRACE` seconds to finish. If the server goes away,
-        the worker waits for it. Raises StoreError if the server is not available at the start, or
-        with `once` at any time.
+        After cancellation, running jobs have `GRACE` seconds to finish. Raises StoreError if the
+        database server is not available at the start. If the server goes away later, the worker
+        waits for it, but with `once` it raises StoreError.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         for name, task in TASKS.items():

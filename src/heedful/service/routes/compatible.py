@@ -1,4 +1,4 @@
-"""Routes for callers of earlier systems.
+"""Routes with the paths and fields of earlier systems, so that their callers need no change.
 
 Loop guardrails are under `/orchestrator`, reflections under `/api/v1/reflections`. These routes
 ignore unknown fields in bodies.
@@ -55,7 +55,8 @@ class BiasTag(BaseModel):
 class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
-    A flag overrides its limit only if the loop has reached it. The service judges missing scores.
+    A flag overrides its limit only if this limit has already ended the loop. If a score is missing,
+    critics of the service give it.
     """
 
     loop_id: _Loop
@@ -71,7 +72,7 @@ class LoopCompletion(Flags):
 
 
 class OverrideRequest(Flags):
-    """Limits that the next decision overrides, and the reason."""
+    """The limits to override at the next decision, and the reason."""
 
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
@@ -129,7 +130,7 @@ class QueriedReflections(BaseModel):
 
 
 async def _remember_loop(request: Request) -> None:
-    """Store the loop id of a request in its state, because the answer to an error contains it."""
+    """Store the loop id in the state of the request, because answers to errors contain the id."""
     named = request.path_params.get("loop_id")
     if named is None and await request.body():
         body = await request.json()
@@ -146,8 +147,8 @@ router: APIRouter = APIRouter(
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop must run again, and return the id of the next run and the reason.
 
-    The body of a new loop is stored; a new loop without content gets 404. A repeated completion
-    changes nothing. A different completion of the same loop gets 409.
+    A new `loop_id` begins a loop if the body has content, and otherwise gets 404. A repeated
+    completion changes nothing. A different completion for the same `loop_id` gets 409.
     """
     if completion.reflection_status != guardrails.DONE:
         raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
@@ -158,13 +159,13 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
-    """Return the reruns, bias echo and fatigue of a loop, and why it ran again or ended."""
+    """Return a loop's number of reruns, bias echo and fatigue, and why it ran again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
 @router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
-    """Let a loop continue past its limits; an ended loop gets a new decision at once."""
+    """Let a loop continue past its limits; if it has ended, heedful decides again at once."""
     return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
 
 
@@ -194,7 +195,7 @@ reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatib
 async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
 
-    If the key may not approve, the lessons wait in quarantine until they are released.
+    If the key lacks the permission `approve`, the lessons wait in quarantine for their release.
     """
     if not caller.setup.reflections.enabled:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"

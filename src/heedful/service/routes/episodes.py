@@ -116,10 +116,10 @@ MARGIN = 0.05
 
 
 class TraceCollector:
-    """Turns ended traces into episodes, in a task for each scope with waiting traces.
+    """Turns ended traces into episodes, in one asyncio task for each scope with waiting traces.
 
     If a process is killed, the next process that receives spans of the scope continues. Two
-    processes may work on the same scope.
+    processes may safely work on the same scope.
     """
 
     def __init__(self, setup: Setup) -> None:

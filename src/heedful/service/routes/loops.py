@@ -1,7 +1,7 @@
 """Routes for loops whose attempts the caller makes, and for replays of recorded loops.
 
-A report may name checks of text, critics, and checks that the operator allows. A JSON Schema has
-a limited number of parts, with all references followed.
+A report may name checks of text, critics, and checks that the operator allows. A JSON Schema in a
+report may have a limited number of parts, including the parts that its references repeat.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
-    """Begin or return a loop; 409 if it exists with another task, context, goals or policy."""
+    """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
     stored, created = await reports.open_loop(
         caller.setup.store,
         caller.scope,
@@ -126,7 +126,7 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerd
 
 @router.post("/replay")
 async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.ReplayAnswer:
-    """Compute what each policy would have cost and lost on recorded loops; nothing is written."""
+    """Compute how many attempts and lost loops each policy has on recorded loops; store nothing."""
     policies = [policy(notation) for notation in body.policies]
     if body.loops is None:
         stored: Sequence[StoredLoop] = await caller.read(loop_store.newest, body.limit)
@@ -157,7 +157,7 @@ CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
 # The most characters of all checks in a request, as JSON.
 LONGEST_TEXT = 64 * 1024
-# The most parts of a schema times parts of the output; each pair takes 5 µs (2 cores of 2026).
+# The largest product of a schema's parts and the output's; each pair takes 5 µs (2 cores of 2026).
 MOST = 1_000_000
 # The most critics in one report; each of them calls the model.
 ASKED = 16
@@ -197,7 +197,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
 
 
 class _Aside:
-    """Runs a check in a thread; a check that starts a process first waits for `turns`."""
+    """Runs a check in a thread. A check that starts a process needs one of the `turns` to run."""
 
     pure: ClassVar[bool] = False
 
@@ -220,7 +220,7 @@ class _Aside:
 
 
 def _with_own_model(spec: Any, setup: Setup) -> Any:
-    """Add the model of the service to the description of a critic, which may not name a model."""
+    """Add the model of the service to the `spec` of a critic; the spec may not name a model."""
     if not isinstance(spec, Mapping):
         return spec
     judge = setup.model or setup.embedder

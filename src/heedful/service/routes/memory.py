@@ -62,7 +62,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
 async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     """Report how a loop with recalled lessons ended; only the first report of a loop counts.
 
-    `number` counts the ended loops of the project, or is 0 if the loop has no recalled lessons.
+    `number` in the answer is the position of the loop among the ended loops of the project with
+    recalled lessons, or 0 if no lessons were recalled for it.
     """
     end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await caller.write(exposures.remember, (), outcome=end)
@@ -87,7 +88,7 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
-    """Return how often an error was seen, its lessons, and why it is grouped with others."""
+    """Return how often an error was seen, its lessons, and why similar errors count with it."""
     answer = await caller.memory.seen(body.error_type, body.text)
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
@@ -101,8 +102,8 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
 async def create(body: schemas.NewLesson, caller: Writing, response: Response) -> lesson.Remembered:
     """Record one occurrence of an error: 201 if its pattern is new and becomes a lesson, else 200.
 
-    If the key may not approve, the lesson waits in quarantine. All fields are 0 if the memory is
-    full of more valuable lessons.
+    If the key lacks the permission `approve`, the lesson waits in quarantine. If the memory is full
+    of more valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
     """
     pair = None
     if body.example is not None:
@@ -185,7 +186,7 @@ async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
-    """Remove a source and everything derived from it, also by loops that had it in a prompt."""
+    """Remove a source and everything derived from it, also lessons of loops that were shown it."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
@@ -237,7 +238,7 @@ async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
 
 @dreams.post("/{id}/rollback")
 async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Undo a dream and return the number of restored `lessons`; later changes remain."""
+    """Undo a dream and return the number of restored `lessons`; changes after the dream remain."""
     caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
     back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
     return {"id": id, "lessons": back}
