@@ -189,7 +189,7 @@ async def _queries(
     lessons: Mapping[int, Lesson],
     own: Mapping[int, Vector],
 ) -> dict[str, Vector]:
-    """Return the queries to try, with vectors: the stored queries and the texts of the lessons."""
+    """Return the members' texts and the stored queries that led to members, with their vectors."""
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, patterns.queries, members)
