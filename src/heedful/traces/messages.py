@@ -70,7 +70,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value under the first of `names` that is a key of `held`, or None."""
+    """Return the value of the first key in `names` that `held` has, or None."""
     return next((held[name] for name in names if name in held), None)
 
 

@@ -294,7 +294,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn each object with numeric keys into a list, sorted by key, without wrapper objects."""
+    """Turn each object with numeric keys into a list, sorted by key; unwrap the entries."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
