@@ -214,13 +214,13 @@ async def override(
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the stored loop, completed with what `policy` needs for a decision."""
+    """Return the stored loop with the improvement and the counts of findings that `policy` uses."""
     loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if user code stopped the loop."""
+    """Raise OverrideRefused if a rule or an improvement in user code stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
@@ -234,7 +234,7 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement:
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy that decides attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
+    """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
     stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
