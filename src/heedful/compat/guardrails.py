@@ -323,7 +323,7 @@ class GuardedLoops:
         return found
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
-        """Override all of these rules, or none if one cannot be overridden. Raises OverrideRefused."""
+        """Override all of these rules, or none if one is refused. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:

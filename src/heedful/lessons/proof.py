@@ -123,7 +123,7 @@ UNFAIR = log(1_000)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The means of loops with a lesson shown and withheld, and the gain from showing the lesson.
+    """The means of a measure in loops with a lesson shown and withheld, and the gain from it.
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
     is then as wide as possible. If the share of the holdout changed, each loop is weighted by the

@@ -1,8 +1,8 @@
 """Consolidation ("dreaming"): merge lessons that say the same, if recall remains as good.
 
 The results of stored queries are ranked again as if the merges were done, and a merge that makes
-them worse is dropped. The other merges are one transaction, which can be rolled back. Contradicting
-lessons, and lessons proven useless, are listed for a person.
+them worse is dropped. The other merges are one transaction, which can be rolled back. Lessons that
+contradict each other, and lessons proven to hurt or to make no difference, are listed for a person.
 """
 
 from __future__ import annotations

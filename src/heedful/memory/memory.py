@@ -397,7 +397,7 @@ class Memory(Transfers):
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons not seen or shown for `unused_for` seconds, and all but the `keep` best.
+        """Remove lessons neither seen nor shown for `unused_for` seconds; keep the `keep` best.
 
         Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
         `why`; with `dry_run`, return what would be removed. The removal is one recorded
