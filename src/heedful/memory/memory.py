@@ -397,9 +397,9 @@ class Memory(Transfers):
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons neither seen nor shown for `unused_for` seconds; keep the `keep` best.
+        """Remove lessons unused for `unused_for` seconds, and the least useful beyond `keep` lessons.
 
-        Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
+        Unused means neither seen nor shown. Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
         `why`; with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
