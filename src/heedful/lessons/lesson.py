@@ -350,7 +350,7 @@ def check_sequence(field: str, values: object, kind: type, allowed: str) -> None
 
 
 def check_source(source: str) -> str:
-    """Return the name of a source unchanged. Raises InvalidInput if it is too long or no string."""
+    """Return the name of a source. Raises InvalidInput if it is too long or not a string."""
     if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
         raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
     return source
