@@ -339,7 +339,7 @@ class Memory(Transfers):
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
     ) -> tuple[Reflection, ...]:
-        """Return the lessons of a finished loop (see `learn`), derived from what it was shown.
+        """Return the lessons of a finished loop (see `learn`), derived from those it was shown.
 
         So revoking a source also removes what was learnt with the text of the source in the prompt.
         """
@@ -397,11 +397,11 @@ class Memory(Transfers):
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons unused for `unused_for` seconds, and the least useful beyond `keep` lessons.
+        """Remove lessons unused for `unused_for` seconds, and the least useful beyond `keep`.
 
-        Unused means neither seen nor shown. Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
-        `why`; with `dry_run`, return what would be removed. The removal is one recorded
-        transaction. Raises InvalidInput.
+        Unused means neither seen nor shown. Pinned and proven lessons stay. Return the removed
+        lessons as plain data with the reason `why`; with `dry_run`, return what would be removed.
+        The removal is one recorded transaction. Raises InvalidInput.
         """
         records.check_actor(by, "")
         if unused_for is None and keep is None:
