@@ -45,7 +45,7 @@ class Reflection:
 
 
 def compute_error_signature(error_type: str, content: str) -> str:
-    """Return 16 hex digits of the SHA-256 of `error_type:content`, stripped and in lower case."""
+    """Return 16 hex digits of the SHA-256 of the type, ":", and the stripped lower-case content."""
     check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
 
