@@ -100,8 +100,8 @@ async def appraise(
     `expected` is an `Expected`, or only the expected answer. `checks` judge the answer, which is
     the last text of an agent. `best` is a run to compare with, or its usage. `destructive` names
     tools whose calls must be expected. `polls` names tools that may be called again until their
-    result changes. Code judges first. A critic is called for scores that code could not give, or if
-    it gives none of these five scores. The evaluation has a note with the reasons for each score.
+    result changes. Code judges first. A critic is called if it gives a score that code could not
+    give, or none of these five scores. The evaluation has a note with the reasons for each score.
     Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)
@@ -151,7 +151,7 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest value of each score; omit a score with an unknown value unless one is 0."""
+    """Return the lowest value of each score; omit it if a value is unknown and none is 0."""
     scores: dict[str, float] = {}
     for score in SCORES:
         values = [each.value for each in judged if each.score == score]

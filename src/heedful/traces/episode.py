@@ -230,8 +230,9 @@ class Gathering:
         """Return the episode; without a `task` the first user message is the task.
 
         `by_time` sorts the events by time; an event without a time stays behind the event before
-        it. If `outcome` is None and there is a `fault` or the last event is an error, the outcome
-        is error, or timeout if the error code says so. Otherwise it is partial, never success.
+        it. If `outcome` is None, the outcome follows from the events: with a `fault`, or with an
+        error as the last event, it is error (timeout if the error code says so), else partial,
+        never success.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
