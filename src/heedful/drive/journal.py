@@ -139,7 +139,7 @@ class Journal:
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Claim the loop and return it as the store holds it; return None for a new loop.
+        """Take the lease and return the loop as the store holds it; return None for a new loop.
 
         Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """

@@ -55,7 +55,7 @@ class AttemptReport:
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt; without output and digest it never counts as a repeat."""
+        """Return the attempt. If it has no output and no digest, it never counts as a repeat."""
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
