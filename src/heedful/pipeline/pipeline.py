@@ -452,7 +452,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the task of the loop: for a stage with a model, the prompt. Raises StageFailed."""
+        """Return the loop's task: the stage's name or the model's prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
