@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """Return the name of an existing attempt, from its report or by default `ID_r1`, `ID_r2` …"""
+    """Return an existing attempt's name: the loop's id, the reported name, or `ID_r1`, `ID_r2` …"""
     name = stored.loop.attempts[number - 1].reported_as
     return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 
 class LoopView:
-    """The latest decision on a stored loop, or the latest decision after attempt `number`.
+    """The latest decision on a stored loop; with `number`, the latest decision about that attempt.
 
     `following` is the name of the next attempt. `facts` has all fields of the answers. Before the
     first decision, values are None, counts are 0 and flags are False.
@@ -109,7 +109,7 @@ class LoopView:
         }
 
     def _judged(self) -> dict[str, Any]:
-        """Return the fields about scores, bias tags and personas of the attempt decided on."""
+        """Return the scores, bias tags and personas of the attempt that was decided about."""
         made = self.loop.attempts if self.number else ()
         attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
@@ -229,7 +229,7 @@ class GuardrailsStatus:
 
 @dataclass(frozen=True, slots=True)
 class GuardrailsOverride:
-    """The arguments of an override."""
+    """The answer of `override_guardrails`: the arguments of the override."""
 
     status: Literal["success"]
     loop_id: str

@@ -177,7 +177,7 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
 def judges_of(
     completion: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
-    """Return a list with the check that judges missing scores; without missing scores, [].
+    """Return the check that judges all missing scores, in a list; [] if no score is missing.
 
     `critics` are the host's critics by role; `judge` judges other roles. A Model judges any role,
     an Embedder only alignment and drift. Reported bias tags are not judged again. Raises
@@ -219,8 +219,8 @@ class GuardedLoops:
 
     `judge` and `critics` (by role) judge scores that callers do not report. With a `memory` of the
     same store and scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is
-    called before an override is written. `vouched` means that reported scores and tags count as
-    measurements.
+    called before an override is written. If `vouched` is false, reported scores and tags do not
+    count as measured, and lessons based on them stay unverified.
     """
 
     store: Store
@@ -323,7 +323,7 @@ class GuardedLoops:
         return found
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
-        """Override all of these rules, or none of them. Raises OverrideRefused."""
+        """Override all of these rules, or none if one is refused. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:

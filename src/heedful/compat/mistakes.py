@@ -45,7 +45,7 @@ class Reflection:
 
 
 def compute_error_signature(error_type: str, content: str) -> str:
-    """Return 16 hex digits of the SHA-256 of `error_type:content`, stripped and in lower case."""
+    """Return 16 hex digits of the SHA-256 of the type, ":", and the stripped lower-case content."""
     check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
 
@@ -77,7 +77,7 @@ async def persist_reflection(
     changed_behavior: bool,
     similarity_threshold: float = MERGE,
 ) -> int | None:
-    """Store a reflection and return its id; without changed behaviour, return None.
+    """Store a reflection and return its id; if `changed_behavior` is false, only return None.
 
     A reflection that is already stored is counted and keeps its id. If the memory has an embedder,
     lessons of the same type with a similarity of at least `similarity_threshold` (0..1) are logged.

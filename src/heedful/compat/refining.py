@@ -59,12 +59,12 @@ async def run_iteration(
 
 
 def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflection) -> bool:
-    """Return True if the loop passed, or if under `policy` a rule that is not a limit stops it."""
+    """Return True if the loop passed, or a rule of `policy` except attempts and budget stops it."""
     return _settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop passed or was stopped by a rule that is not a limit."""
+    """Return True if the loop passed, or was stopped by a rule other than attempts and budget."""
     return _settled(result.verdict)
 
 

@@ -34,8 +34,9 @@ TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 class Reflections:
     """Settings of a host: whether it reflects, and when it consolidates its memory.
 
-    `mode` "lite" means on demand only, "full" also periodically. The host must call both, because
-    heedful never reflects or consolidates by itself. Raises InvalidInput.
+    With `mode` "lite" it consolidates only on demand, with "full" also periodically. The host must
+    start reflection and consolidation, because heedful never does so by itself. Raises
+    InvalidInput.
     """
 
     enabled: bool = True
@@ -107,7 +108,7 @@ class ReflectionRow:
 
 
 class Generated(dict[str, Any]):
-    """The answer of `generate_reflection`: a dict that also has the lessons, as `result`."""
+    """The answer of `generate_reflection`: a dict whose attribute `result` has the lessons."""
 
     def __init__(self, result: Reflected) -> None:
         self.result: Reflected = result

@@ -1,1 +1,1 @@
-"""Loops: driven in this process, written to a journal, or decided from reported attempts."""
+"""Drive loops in this process, record them in a journal, and decide on reported attempts."""

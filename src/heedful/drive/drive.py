@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The result of a loop; `candidate` is the best candidate, None if none was evaluated."""
+    """The result of a loop; `candidate` is the best evaluated candidate, None if there is none."""
 
     id: str
     candidate: C | None
@@ -106,8 +106,8 @@ class Run(Generic[C]):
     """A loop that a program can run step by step; with a store it can be resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the journal. Only
-    a pipeline sets `stage`, before the first step; after this step `stored` is the loop as the
-    journal holds it: without secrets, with the time of each decision. The fields `values` and
+    a pipeline sets `stage`, before the first step. Then `stored` is the loop as the journal holds
+    it after each step: without secrets, with the time of each decision. The fields `values` and
     `journal` of `stored` are not updated after the first step.
     """
 
@@ -171,7 +171,7 @@ class Run(Generic[C]):
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as a new attempt; without one, make the first attempt.
+        """Judge the last candidate again, as a new attempt; without any, make the first attempt.
 
         Use it for a loop that ended because a check was broken. Raises the errors of `step`.
         """
@@ -209,11 +209,11 @@ class Run(Generic[C]):
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
     ) -> decide.Verdict:
-        """Let the loop continue past `rule` for some `decisions`; reopen a loop that it stopped.
+        """Let the loop continue past `rule`; a loop that this rule stopped is open again.
 
-        The override expires at `until`, in seconds since 1970. Raises OverrideRefused if the loop
-        passed, if the override has expired or has no actor (`by`), or if the rule is not in the
-        policy or cannot be overridden.
+        The override counts for this number of `decisions`, but not after `until`, in seconds since
+        1970. Raises OverrideRefused if the loop passed, if the override has expired or has no actor
+        (`by`), or if the rule is not in the policy or cannot be overridden.
         """
 
         async def lift(state: _State) -> _State:
@@ -231,7 +231,7 @@ class Run(Generic[C]):
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Lock the loop, compute its next state with `work`, and keep this state."""
+        """Lock the loop, compute its next state with `work`, remember this state, and return it."""
         async with self._lock, self._journal.at_work():
             self._state, state = self._state or await self._open(), None
             try:
@@ -322,7 +322,7 @@ class Run(Generic[C]):
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict, with feedback by the user's `feedback` function if there is one."""
+        """Return the verdict; the user's `feedback` function, if any, writes its feedback."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
@@ -363,7 +363,7 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best by errors, missed goals, preference and margin."""
+        """Judge all candidates; return the best: by errors, missed goals, preference, margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
 
         if len(tried) == 1:  # nearly always
@@ -402,7 +402,7 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
-        """Add the cost of a failed attempt to the loop; write its answer to the journal, if any."""
+        """Add the cost of a failed attempt to the loop, and its answer, if any, to the journal."""
         state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
@@ -445,9 +445,9 @@ async def run(
     earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
     shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
     A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
-    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. A generator
-    that samples begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint
-    for the next attempt.
+    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
+    attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
+    next attempt.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

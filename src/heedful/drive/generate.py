@@ -58,7 +58,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate`, or the Writer of a Model, and True if it blocks. Raises InvalidInput."""
+    """Return `generate`, or a Model's Writer, and True if a call blocks. Raises InvalidInput."""
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
     if isinstance(generate, Writer):
@@ -87,7 +87,7 @@ class Produced:
 
 
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Generate the candidates of one attempt. Raises GenerateFailed or ModelError."""
+    """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed, ModelError."""
     if isinstance(generate, Writer):
         answer = await complete(
             generate.model,

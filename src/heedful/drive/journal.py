@@ -50,7 +50,7 @@ def journalable(value: Any) -> Any:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; overrides that end before `now` have expired."""
+    """Return the loop with one more attempt; overrides that ended before `now` count no longer."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -58,7 +58,7 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
 def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
-    """Return the journal entry for a verdict and its attempt, if there is one."""
+    """Return the journal entry for a verdict and, if there is one, the attempt and its `value`."""
     worn = standing_of(loop, policy)
     decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
     return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
@@ -96,9 +96,9 @@ def text_of(task: Any) -> str:
 class Journal:
     """The journal of one loop; it renews the lease on the loop while an attempt runs.
 
-    A loop is `known` if its id came from the caller. It may already exist, so it is claimed before
-    the first attempt. Any other loop is created by its first entry. Without a store nothing is
-    kept.
+    A loop is `known` if its id came from the caller. It may already exist, so its lease is taken
+    before the first attempt. Any other loop is created by its first entry. Without a store, nothing
+    is written.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Journal:
         self._epoch = 1
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop in this context. Raises LeaseLost if another process takes it over."""
+        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
         return nullcontext() if self.store is None else self._hold(self.store)
 
     @asynccontextmanager
@@ -139,7 +139,7 @@ class Journal:
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Claim the loop and return it as the store holds it; return None for a new loop.
+        """Take the lease and return the loop as the store holds it; return None for a new loop.
 
         Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
@@ -163,7 +163,7 @@ class Journal:
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Count, for each finding key, the attempts of other recent loops that have it."""
+        """Count, for each finding's key, the attempts with that finding in other recent loops."""
         if self.store is None:
             return {}
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
@@ -203,12 +203,12 @@ class LoopRecorder:
     """Writes a loop to its journal, and what the loop teaches to its memory.
 
     Exposures are written with the first entry, lessons and outcome with the last. If journal and
-    memory share a store and scope (`together`), this is one transaction. If not, exposures are
-    written before the entry, because the prompt may have led to it. Lessons are written after it,
-    because only the holder of the lease may teach. When a loop is opened again, the recorder writes
-    what a crash prevented. Loops without evaluations (`judged` is False) teach nothing. Lessons of
-    evaluations that are not `measured` stay unverified. `exposed` is True if the exposures of
-    `shown` are already stored.
+    memory share a store and scope (`together`), each is in the transaction of its entry. If not,
+    exposures are written before the entry, because the prompt may have influenced the attempt, and
+    lessons after the entry, because only the holder of the lease may teach. When a loop is opened
+    again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
+    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
+    if the exposures of `shown` are already stored.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -261,7 +261,7 @@ class LoopRecorder:
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons and the outcome of an ended loop; no outcome if it was cancelled."""
+        """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -272,7 +272,7 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store, then review its lessons; log a review that failed."""
+        """Write to a memory in another store; then review its lessons; log errors of the review."""
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
@@ -292,7 +292,7 @@ PAUSE = 0.02  # seconds, at most
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read; one entry can be written if the loop has not changed since."""
+    """A loop as it was read; one entry may be written, if the loop has not changed since then."""
 
     store: Store
     scope: Scope

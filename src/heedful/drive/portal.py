@@ -96,9 +96,10 @@ def self_correcting(
     """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
 
     Takes the options of `run`. The decorated function is async if the original function is. Callers
-    pass the task and any arguments after the hint. If no candidate passes, raises NotPassed with
-    the result, or with `on_exhausted="best"` returns the best candidate. If no candidate was
-    evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`) work too.
+    pass the task and the arguments that follow the hint, but no hint. If no candidate passes,
+    raises NotPassed with the result, or with `on_exhausted="best"` returns the best candidate. If
+    no candidate was evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`)
+    work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")

@@ -55,7 +55,7 @@ class AttemptReport:
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt; without output and digest it never counts as a repeat."""
+        """Return the attempt. If it has no output and no digest, it never counts as a repeat."""
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
@@ -214,13 +214,13 @@ async def override(
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the stored loop, completed with what `policy` needs for a decision."""
+    """Return the stored loop with the improvement and the counts of findings that `policy` uses."""
     loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if user code stopped the loop."""
+    """Raise OverrideRefused if a rule or an improvement in user code stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
@@ -234,7 +234,7 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement:
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy that decides attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
+    """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
     stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"

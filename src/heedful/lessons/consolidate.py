@@ -1,9 +1,10 @@
 """Consolidation: find lessons that say the same and may be merged, and lessons that contradict.
 
-`propose` compares lessons by their vectors or words. A pair that is similar enough is merged,
-unless a veto forbids it: the lessons have another kind or trust, or another meaning.
-`first_difference` finds differences that similarity does not show: numbers, negations, names, and a
-replaced word. Contradicting rules, and lessons that are proven useless, are listed for a person.
+`propose` compares lessons by their vectors or words. Two similar lessons are merged, unless a veto
+forbids it, for example because they differ in kind, trust or meaning. `first_difference` finds
+differences that similarity does not show: other numbers, negations or names, and replaced words.
+Rules that contradict each other, and lessons proven to hurt or to make no difference, are listed
+for a person.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ _DENSE = 6
 
 @lru_cache(CACHED)
 def has_assertion(error_type: str, text: str) -> bool:
-    """Return True if the text contains an assertion; such lessons are never merged."""
+    """Return True if a lesson is about a failed `assert`; such lessons are never merged."""
     return is_assertion(error_type, signature(error_type, text).pattern)
 
 
 @lru_cache(CACHED)
 def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
-    """Return the numbers and operators ("digits"), negations and names of a text, each in order.
+    """Return numbers and operators (as "digits"), negations and names of a text, each in order.
 
     >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
     {'digits': ['twice'], 'negation': ['not'], 'names': ['ada', 'big box', 'a_b.c']}
@@ -156,7 +157,7 @@ class Lesson:
 
     @property
     def name(self) -> str:
-        """Kind and signature; identifies the lesson even after its row is deleted."""
+        """The kind and the signature, which identify the lesson even after its row is deleted."""
         return f"{self.kind}/{self.signature}"
 
     @property
@@ -212,8 +213,9 @@ def propose(
 ) -> Proposed:
     """Propose merges of lessons that say the same, and list rules that contradict each other.
 
-    `vectors` has a vector of length 1 for each lesson; if it is None, words are compared. The order
-    of the lessons does not matter.
+    `vectors` has a vector of length 1 for each lesson; if it is None, words are compared. In the
+    mode "full", one lesson of each pair must be important and seen in the 24 hours before `now`.
+    The order of the lessons does not matter.
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
@@ -298,9 +300,9 @@ def veto(one: Lesson, other: Lesson) -> str:
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     """Yield (first, second, similarity) for pairs of lessons with similar words.
 
-    The Dice similarity of their sets of words is at least `SAME_WORDS`. Two such sets share one of
-    their rarest words. So only a prefix of n words is indexed: all but the n·t/(2 − t) commonest
-    words, and one more (Chaudhuri and others, 2006).
+    The Dice similarity of their sets of words is at least t = `SAME_WORDS`. Two such sets share one
+    of the rarest words of each. So of a set of n words only the rarest are indexed: all except the
+    n·t/(2 − t) commonest words, plus one of these (Chaudhuri and others, 2006).
     """
     said = [frozenset(words(one.text)) for one in lessons]
     counts = Counter(word for those in said for word in those)
@@ -329,7 +331,7 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
 
 
 def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
-    """Propose to retire lessons proven to hurt or to make no difference, except pinned ones."""
+    """Propose to retire lessons that are proven to hurt or to make no difference, unless pinned."""
     useless = ("hurts", "no difference shown")
     proven = {each.lesson: str(each) for each in compared if each.conclusion in useless}
     return [

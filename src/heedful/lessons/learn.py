@@ -28,12 +28,12 @@ MOST = 20
 def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]:
     """Return the lessons of a loop, or none if its last attempt did not pass.
 
-    The loop gives a verified lesson for each distinct error of an earlier attempt that the accepted
-    attempt does not have. It also gives one for each missed goal that is now met with enough gain.
-    Only the `MOST` most severe lessons are returned. An accepted first attempt gives an unverified
-    example. Without `outputs` no candidate is stored, and an accepted first attempt gives nothing.
-    The accepted and the rejected candidate may then be equal, because the work can be outside of
-    the candidate.
+    A verified lesson is made for each error that an earlier attempt had and the accepted attempt
+    does not have, and for each goal that an earlier attempt missed and the accepted attempt meets
+    with enough gain. Only the `MOST` most severe lessons are returned. If the first attempt was
+    accepted, the only lesson is an unverified example. If `outputs` is false, lessons contain no
+    candidates, and an accepted first attempt gives no lesson; an error then counts as corrected
+    even if the candidate did not change, because the work can be outside of the candidate.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -153,9 +153,10 @@ def learn_from_evaluation(
     than `RISE`. Empty texts become "Unknown".
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
-    `RISE`, else "model". It is also "model" for a factual error, which only the critique states. A
-    lesson is verified only after such a rise, and only if its trust is "operator" or "measured".
-    `source` names the judge, so that its lessons can be revoked. Raises InvalidInput.
+    `RISE`, else "model". For a factual error the default is always "model", because only the
+    critique reports it. A lesson is verified only if the quality rose by more than `RISE` and the
+    trust is "operator" or "measured". `source` names the judge, so that its lessons can be revoked.
+    Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
@@ -233,7 +234,7 @@ def learn_correction(
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lesson as a dict with the field names that earlier memories of reflections used."""
+    """Return a lesson as a dict with the field names of earlier stores of reflections."""
     return {
         "content": text,
         "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
@@ -246,7 +247,10 @@ def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[st
 def _find_error(
     critique: str, verification: object, rise: float | None
 ) -> tuple[str, str, str, int] | None:
-    """Return the error's type, the start of its text, its detail, and the detail's limit."""
+    """Return the type of the error, the beginning of its text, a detail and how long this may be.
+
+    `rise` is the gain in quality, None if it is too small. Returns None if there is no error.
+    """
     results: Any = () if verification is None else verification
     allowed = "results, each a mapping with a status"
     records.check_sequence("verification", results, object, f"a sequence of {allowed}")

@@ -61,9 +61,9 @@ class Scope:
 class Signature:
     """The name of an error.
 
-    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, in lower case and stripped.
-    `pattern` is the text with its particulars masked. `digest` is the first 16 hex digits of the
-    SHA-256 of type and pattern.
+    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, where the text is stripped and
+    in lower case. `pattern` is the text with its particulars masked. `digest` is the first 16 hex
+    digits of the SHA-256 of type and pattern.
     """
 
     exact: str
@@ -102,7 +102,7 @@ class Example:
 
     @property
     def deltas(self) -> dict[str, float]:
-        """The gain of each score that both outputs have, exact to thousandths."""
+        """The gain in each score that both outputs have, with scores rounded to thousandths."""
         before, after = self.before, self.after
         names = sorted(before.keys() & after.keys())
         return {n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names}
@@ -154,8 +154,9 @@ class Reflection:
 class Remembered:
     """The result of storing a lesson: its id, whether it is new, and how often it was seen.
 
-    `seen` counts this pattern only; `Memory.seen` counts its group. All fields are 0 or False if
-    memory is full and all stored lessons are pinned or worth more than the new one.
+    `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its whole group.
+    All fields are 0 or False if memory is full and all stored lessons are pinned or worth more than
+    the new one.
     """
 
     id: int
@@ -201,10 +202,10 @@ class Match:
     `cosine` compares the vectors of query and example (-1..1; None without vectors). `keyword` is
     the BM25 score divided by the best one (0..1; None if full text search did not find it).
     `coverage` is the weighted share of the query's words that the example contains (0..1).
-    `overlap` is the cosine of the two sets of words (0..1, set by `rank`). `seen` counts the
-    sightings of the lesson, `lesson` is its text, and `signature` is the digest of its pattern.
-    `at` is the time of storage of the example, in seconds since 1970. `useful` is the factor for
-    proven usefulness in the ranking.
+    `overlap` is the cosine of the query's set of words and that of the example's task (0..1, set by
+    `rank`). `seen` counts the sightings of the lesson, `lesson` is its text, and `signature` is the
+    digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
+    `useful` is the factor by which proven usefulness changes the rank.
     """
 
     id: int
@@ -293,8 +294,8 @@ class Past:
     """The exposures of one loop that the store has recorded.
 
     `ended` counts the loops of the scope with exposures and an outcome. `number` is the position of
-    this loop among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
-    and false if its journal did.
+    this loop among them, 0 if it has no outcome. `taught` is true if the lessons of this loop were
+    written by `remember`, and false if they were written with its journal or not yet.
     """
 
     exposures: tuple[Exposure, ...] = ()
@@ -349,7 +350,7 @@ def check_sequence(field: str, values: object, kind: type, allowed: str) -> None
 
 
 def check_source(source: str) -> str:
-    """Return the name of a source unchanged. Raises InvalidInput if it is too long or no string."""
+    """Return the name of a source. Raises InvalidInput if it is too long or not a string."""
     if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
         raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
     return source

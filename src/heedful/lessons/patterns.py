@@ -157,12 +157,12 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def is_assertion(error_type: str, pattern: str) -> bool:
-    """Return True if the pattern is an assertion (`assert x == 3`); such patterns never merge."""
+    """Return True if the error is a failed assertion (`assert x == 3`); such errors never merge."""
     return "<ACTUAL>" in pattern or "assert" in f"{error_type} {pattern}".lower()
 
 
 def _parsed(pattern: str) -> Tokens:
-    """Return the tokens of a pattern, with holes in place of masks if enough words remain."""
+    """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
     tokens = tuple(_TOKEN.findall(pattern))
     opened = []
     for token in tokens:
@@ -181,7 +181,7 @@ def _words(tokens: Iterable[str]) -> int:
 
 
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:
-    """Merge rows that differ only in particulars; yield the template, the rows and the reasons."""
+    """Group rows that differ only in particulars; yield each group's template, rows and reasons."""
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}

@@ -31,13 +31,13 @@ PRIOR = tuple(log(PARTS[part] / sum(PARTS.values()) / len(CENTRES)) for _, part 
 
 @lru_cache(64)
 def stakes(share: float) -> tuple[float, ...]:
-    """Return the stake b of each bet, for lessons withheld with probability `share`."""
+    """Return the stake of each of the `BETS`, for a lesson withheld with probability `share`."""
     return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BETS)
 
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return, for each bet, the change of the logarithm of its wealth by one outcome."""
+    """Return how much a loop's result `value` (0..1) adds to the logarithm of each bet's wealth."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -45,14 +45,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The logarithm of the wealth of each bet if the true gain is 0."""
+    """The wealth of each bet on a gain above 0, as a logarithm; much wealth is evidence for it."""
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Return the wealth after the outcomes in `cells`, whose order does not matter."""
+        """Return the wealth after the outcomes that `cells` counts; their order does not matter."""
         logs = list(PRIOR)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
@@ -61,7 +61,7 @@ class Wealth:
         return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the logarithm of the total wealth for a true gain (-1..1), and its slope there."""
+        """Return the logarithm of the wealth of all bets on more than `gain`, and its slope."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
@@ -73,7 +73,7 @@ class Wealth:
         return top + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """Return the smallest gain not refuted at this level, by Newton's method from below."""
+        """Return the smallest gain not refuted at this significance level, by Newton's method."""
         gain, enough = -1.0, -log(level)
         for _ in range(100):
             worth, slope = self.at(gain)
@@ -84,12 +84,12 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """Return the cells with shown and withheld exchanged; their gain has the opposite sign."""
+    """Return the counts with shown and withheld exchanged, so the gain has the opposite sign."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """Return the ends of the interval of the gain, at the levels `low` and `high`."""
+    """Return both ends of the gain's interval, at the significance levels `low` and `high`."""
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
@@ -123,7 +123,7 @@ UNFAIR = log(1_000)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The means of loops with a lesson shown and withheld, and the gain from showing the lesson.
+    """The means of a measure in loops with a lesson shown and withheld, and the gain from it.
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
     is then as wide as possible. If the share of the holdout changed, each loop is weighted by the
@@ -219,7 +219,7 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
 
 
 def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> tuple[Cases, int]:
-    """Return how often each case occurred, by lesson, and how many loops have no outcome."""
+    """Return how often each `Case` occurred for each lesson, and count loops without an outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if ended.setdefault(outcome.loop, outcome) != outcome:
@@ -237,7 +237,7 @@ def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> t
 
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
-    """Yield the cases of one loop: of lessons with their own coins, or of memory as a whole."""
+    """Yield the case of each lesson with its own coin, and for None that of memory as a whole."""
     alone, together = len(ranked) == 1, any(each.together for each in ranked)
     if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
         raise InvalidInput("exposures", ranked, "equal in shown and share if together is true")
@@ -273,7 +273,7 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
 
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
-    """Return the tables of all lessons by name, and the levels at which lessons help and hurt."""
+    """Return each lesson's table, sorted by name, and the e-BH levels for helping and hurting."""
     names = sorted((name for name in cases if name is not None), key=str)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if table.gain is not None]
@@ -282,7 +282,7 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the level of e-BH; `evidence` has the logarithm of the evidence of each lesson."""
+    """Return the significance level by e-BH; `evidence` has a logarithm for each lesson."""
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
     found = max((n for n, one in ranked if one >= log(of / (LEVEL / 2 * n))), default=1)
@@ -291,7 +291,7 @@ def _level(evidence: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The cases of one lesson: for each measure, how often each value occurred."""
+    """The results of one lesson: how often each value of each of the three measures occurred."""
 
     lesson: LessonName | None
     right: Cells
@@ -300,7 +300,7 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
-        """Return the table of the cases that a coin decided, or else of all cases."""
+        """Return the table of the cases that a coin decided, or of all cases if there are none."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]
         for (share, shown, at_once, recurred, made), n in cases.items():
@@ -316,7 +316,7 @@ class _Table:
 
     @property
     def fair(self) -> bool:
-        """True if the coin could have made these counts."""
+        """True if the numbers of loops shown and withheld do not contradict the coin."""
         shares = {share for share, *_ in self.right if share}
         tossed = ((share, self.count(True, share), self.count(False, share)) for share in shares)
         return sum(coin_evidence(*toss) for toss in tossed) < UNFAIR
@@ -333,7 +333,7 @@ class _Table:
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the levels of the two ends of the uplift."""
+        """Return the comparison; `low` and `high` are the significance levels of uplift's ends."""
         uplift, half = _effect(self.right, low, high), LEVEL / 2
         conclusion: Conclusion = "insufficient data"
         if self.gain is not None and (uplift.low > 0 or uplift.high < 0):
@@ -355,7 +355,7 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect whose interval contains its estimate; `fewer` means that less is better."""
+    """Return an effect and an interval around it, times `unit`; with `fewer`, less is better."""
     better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
@@ -373,7 +373,7 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, shown: bool) -> float | None:
-    """Return the mean value, with each loop weighted by the inverse of its probability."""
+    """Return the mean of the loops `shown` the lesson or not, weighted by inverse probability."""
     part = sorted(
         ((1 - share) if shown else share, value, n)
         for (share, kind, value), n in cells.items()

@@ -87,7 +87,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
-    """Drop unimportant lessons of episodes, unless `only` asks for kind, importance or tags."""
+    """Drop unimportant reflections and strategies, unless `only` has kind, importance or tags."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
@@ -96,7 +96,7 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1.
 
-    It is the mean of coverage and cosine; without a vector, it is coverage times the BM25 share.
+    It is the mean of `coverage` and `cosine`; without a vector, it is `coverage` times `keyword`.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -124,7 +124,7 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
 def near_vectors(
     vectors: Sequence[Sequence[float]], least: float = ALIKE
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield (first, second, cosine) for pairs of rows with a cosine of at least `least`."""
+    """Yield (first, second, cosine) for each pair of vectors with a cosine of at least `least`."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
@@ -144,10 +144,10 @@ def choose(
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """Return the matches for a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
+    """Return the nearest matches for a prompt: up to `SHOWN`, up to `UNVERIFIED` not verified.
 
-    Matches that are not near enough, and lessons without an accepted output, are left out. With
-    `advice` these lessons are included, and `as_text` with this `seed` must fit into the budget. A
+    Matches that are not near enough are left out. Lessons without an accepted output are included
+    only with `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
     match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
@@ -172,8 +172,8 @@ def choose_for_loop(
 
     If `examples` is False, the worked examples are replaced by lessons without an accepted output;
     lessons from checks must be about this very task, because advice for one stage is wrong for
-    another. If `examples` is None, both kinds are shown. Reflections are never shown: they say what
-    went wrong elsewhere. The limits are those of `choose`.
+    another. If `examples` is None, worked examples and such lessons are shown. Reflections are
+    never shown: they say what went wrong elsewhere. The limits are those of `choose`.
     """
 
     def fits(match: Match) -> bool:
@@ -287,7 +287,7 @@ class Briefing:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True if one coin decides about all lessons of the loop, as in one loop of four."""
+    """Return True in one loop of four: there, one coin decides about all lessons of the loop."""
     return _chance("together", seed, loop_id) < POOLED
 
 
@@ -299,8 +299,8 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
     share < 1.
 
     In three loops of four each lesson has its own coin, which measures what the lesson adds to the
-    others. Three lessons that say the same would each seem useless. So in one loop of four a single
-    coin decides about all lessons, which measures memory as a whole.
+    others. By this measure, three lessons that say the same would each seem useless. So in one loop
+    of four a single coin decides about all lessons, which measures memory as a whole.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
@@ -332,7 +332,7 @@ def draw_exposures(
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """Return the outcome of a loop, with the digests that lessons about its errors have."""
+    """Return the outcome of a loop; its signatures are those that lessons about its errors have."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
     errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}

@@ -46,7 +46,7 @@ _STRATEGY = "of reflection "
 
 
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
-    """Return a signature for a strategy that differs from the signature of its failure.
+    """Return the signature of a strategy, which differs from the signature of its failure.
 
     The pattern contains no words of the failure, because these may be trusted less than the
     strategy.
@@ -57,7 +57,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of a lesson's failure, which a strategy has in its pattern."""
+    """Return the digest of the failure behind a lesson; a strategy has it in its `pattern`."""
     if pattern.startswith(_STRATEGY):
         return pattern.removeprefix(_STRATEGY).partition(":")[0]
     return digest
@@ -75,7 +75,7 @@ def _pattern(error_type: str, text: str) -> str:
 
 
 def _payload(error_type: str, value: object, name: str = "") -> str:
-    """Return the pattern of a JSON value; a number after certain words in `name` is not masked."""
+    """Return the pattern of a JSON value; its key `name` may decide whether a number is masked."""
     match value:
         case dict():
             parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))
@@ -137,7 +137,7 @@ _EXPECTED = re.compile(
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of the text, each with True if it is asserted and must not be masked."""
+    """Yield each piece of the text, and True if the piece is asserted and must not be masked."""
     words = f"{error_type} {text}".lower()
     if not any(word in words for word in _ABOUT):
         yield text, False
@@ -154,7 +154,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return the statement with its values replaced by the expressions that gave them."""
+    """Return the statement with each value replaced by the expression that had this value."""
     if not values and (both := _BOTH_VALUES.fullmatch(statement)):
         return f"assert <ACTUAL>{both['rest']}"
     for value, expression in values:
@@ -164,7 +164,7 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of the text with actual values masked, each with True if it is expected."""
+    """Mask actual values in the text; yield each piece, and True if it is an expected value."""
     for actual in _ACTUAL:
         text = actual.sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0

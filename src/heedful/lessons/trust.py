@@ -36,7 +36,8 @@ class Sighting:
 class Provenance:
     """The origin of an example: all its sources, and the ids of its parents and of its children.
 
-    `sightings` are the newest of its lesson, `rulings` the decisions of operators about it.
+    `sightings` are the newest sightings of its lesson. `rulings` are the decisions of operators
+    about it.
     """
 
     sources: tuple[str, ...] = ()
@@ -96,7 +97,8 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
 def derive_trust(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
     """Return the trust of a text with trust `own` that is derived from texts with trust `parents`.
 
-    A text that a `loop` measured remains "measured": the outcome raised its trust, not its prompt.
+    A text that a `loop` measured stays "measured", because its trust comes from the outcome of the
+    loop and not from the texts in the prompt.
     """
     return own if loop and own == "measured" else lowest_trust((own, *parents))
 

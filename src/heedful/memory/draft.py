@@ -94,13 +94,13 @@ class Study:
 
     @property
     def reason(self) -> Signal | None:
-        """The earliest signal of the kind that explains most; None without such a signal."""
+        """The first signal of the kind that best explains the failure; None if no signal does."""
         known = [signal for signal in self.signals if signal.kind in REASONS]
         return min(known, key=lambda signal: REASONS.index(signal.kind), default=None)
 
     @property
     def failure(self) -> tuple[int, str]:
-        """The position and the text of the failure behind the reason; (-1, "") without one."""
+        """The failure behind `reason`: the position of its event and its text; (-1, "") if none."""
         reason, run = self.reason, self.course
         for at in reason.evidence if reason else ():
             for place in (at, run.result[at]):
@@ -120,7 +120,7 @@ class Study:
 
     @property
     def signature(self) -> Signature:
-        """The signature of the failure, or else of the task with its outcome."""
+        """The signature of the failure, or else of the final error, or else of outcome and task."""
         episode, (place, line) = self.episode, self.failure
         kind = self.category or ("error" if line else episode.outcome)
         if line:
@@ -163,9 +163,9 @@ class Study:
         return lowest_trust(("model", *(self.floor(self._first(word)) for word in words if word)))
 
     def floor(self, at: int) -> Trust:
-        """Return the lowest trust of the events up to the position `at`.
+        """Return the lowest trust of all events up to the position `at`; for -1, that of the task.
 
-        The position -1 is the task. The origin of a text after the last event is unknown.
+        A position after the last event stands for a text of unknown origin.
         """
         events, own = self.episode.events, self.episode.source == LOOP
         if at < 0:
@@ -181,7 +181,7 @@ class Study:
     def _first(self, fragment: str) -> int:
         """Return the position where a text first occurred; the number of events if it never did.
 
-        -1 is the task, and the names of the offered tools belong to the task.
+        A text of the task or goal, and the name of an offered tool, have the position -1.
         """
         episode, fragment = self.episode, fragment.casefold()
         offered = (tool.casefold() for tool in episode.tools)
@@ -195,7 +195,7 @@ class Study:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Return the episode without the lessons in its prompts; `ours` are positions to empty."""
+    """Remove the lessons in prompts from the episode, and the content of the events at `ours`."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
@@ -215,7 +215,7 @@ class Claim:
 
     @property
     def grounded(self) -> bool:
-        """True if the cited events contain everything in the sentence that can be checked."""
+        """True if the sentence cites events that contain all its numbers, names and quotations."""
         return bool(self.events) and not self.unsupported
 
 
@@ -270,8 +270,8 @@ class Draft:
     """A reflection and a strategy; `by` is "rules" or the name of the model that wrote them.
 
     `dropped` are sentences that the cited events do not support. `confidence` and `rated` are the
-    author's own figures, 0..1; `rated` is the importance, None without one. `trust` is the trust of
-    the reflection, `rule_trust` that of the strategy.
+    author's own figures, 0..1; `rated` is the importance, or None if the author gave none. `trust`
+    is the trust of the reflection, `rule_trust` that of the strategy.
     """
 
     claims: tuple[Claim, ...]
@@ -423,7 +423,7 @@ def _action(event: Event) -> str:
 
 
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
-    """Return a rule for next time and its words from events; "" and () if no rule is obvious."""
+    """Return a rule for next time and its words that come from events, or "" and () if unclear."""
     reason, tool = study.reason, clean(study.tool, ARGUMENT)
     if reason is None or not tool:
         # The fix that the error itself names, as findings of checks do.
@@ -505,10 +505,11 @@ class Prompts:
 
 
 def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
-    """Return the positions of the events that a model is shown, and all texts for it by name.
+    """Return the positions of the events that a model is shown, and its input texts by name.
 
-    The texts are task, error, signals and decisive events, numbered from 1. Events and signals use
-    at most `BUDGET` tokens. Secrets, control characters and role tokens are removed.
+    The texts include the task, the error, the signals, and the decisive events as a list with
+    numbers from 1. Events and signals use at most `BUDGET` tokens. Secrets, control characters and
+    role tokens are removed.
     """
     episode, fault = study.episode, study.episode.fault
     lines: dict[int, str] = {}
@@ -574,8 +575,9 @@ def _read_answer(
     """Return the draft in a model's answer, without sentences that their events do not support.
 
     The reflection may also be one text. A sentence without citations is supported by the first
-    event that contains its names and numbers. If it has none, it stays and counts as not grounded.
-    Raises InvalidInput if no sentence is left.
+    event that contains all its names and numbers. A sentence without names and numbers is kept, but
+    is not grounded. A strategy is dropped if it has names or numbers that are not in `held`. Raises
+    InvalidInput if no sentence is left.
     """
     said = answer.get("reflection")
     if isinstance(said, str):

@@ -1,8 +1,8 @@
 """Consolidation ("dreaming"): merge lessons that say the same, if recall remains as good.
 
 The results of stored queries are ranked again as if the merges were done, and a merge that makes
-them worse is dropped. The other merges are one transaction, which can be rolled back. Contradicting
-lessons, and lessons proven useless, are listed for a person.
+them worse is dropped. The other merges are one transaction, which can be rolled back. Lessons that
+contradict each other, and lessons proven to hurt or to make no difference, are listed for a person.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ async def _queries(
     lessons: Mapping[int, Lesson],
     own: Mapping[int, Vector],
 ) -> dict[str, Vector]:
-    """Return the queries to try, with vectors: the stored queries and the texts of the lessons."""
+    """Return the members' texts and the stored queries that led to members, with their vectors."""
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, patterns.queries, members)

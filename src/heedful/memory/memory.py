@@ -81,7 +81,7 @@ class Spaces:
 
 
 def space_of(embedder: Embedder | None) -> str:
-    """Return the name of the embedder's space; "" for None. Equal names can be compared."""
+    """Return the name of the embedder's space, "" for None. Vectors of one space are comparable."""
     return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
 
 
@@ -99,7 +99,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
 
 
 def log_failure(event: str, error: Exception) -> None:
-    """Log an error and where it was raised, without any text that was read or answered."""
+    """Log the type of an error and where it was raised, but not its text, which may quote data."""
     where = "".join(traceback.format_tb(error.__traceback__))
     _log.warning(event, extra={"error": type(error).__name__, "traceback": where})
 
@@ -203,7 +203,7 @@ class Memory(Transfers):
         return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
-        """Count the sightings of an error's pattern and of the patterns that are merged with it.
+        """Return how often an error's pattern, and the patterns merged with it, were seen.
 
         All reads use an index. Raises StoreError.
         """
@@ -313,10 +313,10 @@ class Memory(Transfers):
         """Return what to show a loop before its task, and what is withheld from it at random.
 
         What is withheld depends only on scope, loop and lesson. If the store has exposures of the
-        loop, the loop is shown the same lessons again. A loop that no longer `begins` is shown
-        nothing new. With `examples=False` it is shown only lessons without an accepted output
-        (lessons from checks only if they are about this very task); with None, both kinds are
-        shown.
+        loop, the loop is shown the same lessons again. If not, it is shown lessons only if it
+        `begins`. With `examples=False` it is shown only lessons without an accepted output (lessons
+        from checks only if they are about this very task); with None, these lessons and worked
+        examples.
         """
         space, vector = await self._embed(task)
         found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
@@ -339,7 +339,7 @@ class Memory(Transfers):
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
     ) -> tuple[Reflection, ...]:
-        """Return the lessons of a finished loop (see `learn`), derived from what it was shown.
+        """Return the lessons of a finished loop (see `learn`), derived from those it was shown.
 
         So revoking a source also removes what was learnt with the text of the source in the prompt.
         """
@@ -355,7 +355,7 @@ class Memory(Transfers):
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
-        """Retire lessons proven harmful and rank the others by proof; return the retired lessons.
+        """Retire lessons proven to hurt, and update the usefulness of others; return those retired.
 
         With a `loop` that has ended, do this only if enough loops have ended since the last time.
         """
@@ -397,11 +397,11 @@ class Memory(Transfers):
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons not seen or shown for `unused_for` seconds, and all but the `keep` best.
+        """Remove lessons unused for `unused_for` seconds, and the least useful beyond `keep`.
 
-        Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
-        `why`; with `dry_run`, return what would be removed. The removal is one recorded
-        transaction. Raises InvalidInput.
+        Unused means neither seen nor shown. Pinned and proven lessons stay. Return the removed
+        lessons as plain data with the reason `why`; with `dry_run`, return what would be removed.
+        The removal is one recorded transaction. Raises InvalidInput.
         """
         records.check_actor(by, "")
         if unused_for is None and keep is None:
@@ -478,7 +478,10 @@ class Quarantine:
         self._store, self._scope = store, scope
 
     async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
-        """Return the waiting entries, newest first, below the id `after`. Raises InvalidInput."""
+        """Return the newest waiting entries, or the newest with ids below `after`.
+
+        Raises InvalidInput.
+        """
         check_integer("limit", limit)
         held = await self._store.read(self._scope, lesson_store.quarantined, None)
         older = [entry for entry in held if after is None or entry.id < after]
@@ -496,8 +499,8 @@ class Quarantine:
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Let these entries be recalled, with the trust of an operator.
 
-        An error releases no entry. Raises NotFound, InvalidInput without an id or an actor, and
-        NotQuarantined after an earlier ruling.
+        If one entry cannot be released, none is. Raises NotFound, InvalidInput without an id or an
+        actor, and NotQuarantined after an earlier ruling.
         """
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)

@@ -151,7 +151,7 @@ async def reflect_waiting(
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or failed; return None if there is none.
+    """Reflect on the oldest episode that waits or is to be tried again; None if there is none.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a host can call
     this until it returns None. `digest` selects one episode. If the model fails, the error is
@@ -198,7 +198,7 @@ class _Reflector:
     async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Reflect on the episode and store the lessons; record a failure, to be tried again.
 
-        Meanwhile the claim on the episode is renewed, so that no other process works on it.
+        Meanwhile the lease on the episode is renewed, so that no other process works on it.
         """
         renewal = asyncio.create_task(_renew_claim(memory, digest))
         stored = None
@@ -345,7 +345,7 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 
 
 async def _record_failure(memory: Memory, digest: str, error: BaseException | None) -> None:
-    """Record and log the error; after an interruption, another process may take the episode."""
+    """Record and log the error; after a mere interruption, another process may take the episode."""
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"

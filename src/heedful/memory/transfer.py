@@ -227,7 +227,7 @@ def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
 async def _batches(
     source: BinaryIO, name: str, what: str, progress: TransferProgress | None
 ) -> AsyncIterator[list[Record]]:
-    """Yield the records in batches for writing; the file is read in another thread."""
+    """Yield the records in batches, read in another thread; `what` is a word for `progress`."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     lines = _records(source, name)

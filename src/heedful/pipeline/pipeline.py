@@ -257,7 +257,7 @@ OUTDATED = (
 
 
 class PipelineRun:
-    """One run of a pipeline over a state; the `id` of an interrupted run continues it."""
+    """One run of a pipeline over a state; pass the `id` of an interrupted run to continue it."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -296,7 +296,7 @@ class PipelineRun:
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None, ended: float
     ) -> runs.StageReport:
-        """Run a stage, or restore it if it ended; `ended` is the time when the run ended before."""
+        """Run a stage, or restore it if it has ended; `ended` is when the run ended last, or 0."""
         report, unjudged = None, False
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
@@ -335,7 +335,7 @@ class PipelineRun:
         return report
 
     async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the run, and write the end of the run to the journal once."""
+        """Return the report of the run, and record the end of the run if it is not recorded yet."""
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
         every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
@@ -452,7 +452,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the task of the loop: for a stage with a model, the prompt. Raises StageFailed."""
+        """Return the loop's task: the stage's name or the model's prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
@@ -476,7 +476,7 @@ class StageRunner:
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        """Return the feedback on an attempt, with lessons about its worst errors, if not withheld.
+        """Return the feedback on an attempt, with lessons about its errors that are not withheld.
 
         Lessons for the first attempt are repeated: a stage keeps nothing between attempts, so a
         retry without them could make mistakes that the first attempt avoided.
@@ -500,7 +500,7 @@ class StageRunner:
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
     def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; print the last attempt, and add it to state and files."""
+        """Return the report so far; print the last attempt, and add it to the state and files."""
         assert run.stored is not None  # since the first step
         report = runs.stage_report(run.stored, self._run.id)
         if not report.attempts:  # stopped before the first one

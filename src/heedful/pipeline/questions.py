@@ -190,7 +190,7 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """The number of some attempts, and their seconds and tokens together."""
+    """The cost of several attempts: their number, and their seconds and tokens together."""
 
     attempts: int = 0
     seconds: float = 0.0
@@ -208,8 +208,9 @@ class AttemptCost:
 class Count:
     """Figures about one check or stage `name`: how often it failed, and how often a retry helped.
 
-    `runs` counts stages that tried it, and `failed` counts attempts that failed it. `stages` counts
-    ended stages with such an attempt, and `recovered` counts those of them that passed. `cost` is
+    For a check, `runs` counts the runs of stages that asked it, and `failed` the attempts that
+    failed it. For a stage, they count its runs and its failed attempts. `stages` counts the runs
+    that ended and had a failed attempt, `recovered` those of them that passed in the end. `cost` is
     the cost of attempts after a failed attempt; if several checks failed, each has the full cost.
     """
 
@@ -222,7 +223,10 @@ class Count:
 
     @classmethod
     def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Return the counts; `tried` holds stages and, for each attempt, True if it failed."""
+        """Count how often the check or stage `name` failed.
+
+        `tried` pairs each stage with one flag for each attempt: True if the attempt failed.
+        """
         ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
         recovered = sum(stage.action == "passed" for stage in ended)
         after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))

@@ -100,8 +100,8 @@ async def appraise(
     `expected` is an `Expected`, or only the expected answer. `checks` judge the answer, which is
     the last text of an agent. `best` is a run to compare with, or its usage. `destructive` names
     tools whose calls must be expected. `polls` names tools that may be called again until their
-    result changes. Code judges first. A critic is called for scores that code could not give, or if
-    it gives none of these five scores. The evaluation has a note with the reasons for each score.
+    result changes. Code judges first. A critic is called if it gives a score that code could not
+    give, or none of these five scores. The evaluation has a note with the reasons for each score.
     Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)
@@ -151,7 +151,7 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest value of each score; with an open judgement, only 0 counts as a score."""
+    """Return the lowest value of each score; omit it if a value is unknown and none is 0."""
     scores: dict[str, float] = {}
     for score in SCORES:
         values = [each.value for each in judged if each.score == score]
@@ -216,7 +216,7 @@ def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Return a score of 0 or 1 and the reason; None if `text` is more than the wanted answer."""
+    """Return a score of 0 or 1 and the reason; None if `text` is the wanted answer and more."""
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -390,7 +390,7 @@ def _safety(run: Course, actions: Sequence[Event], destructive: Collection[str])
 def _efficiency(
     run: Course, best: Episode | Usage | None, polls: Collection[str]
 ) -> Iterator[_Judgement]:
-    """Yield the share of useful steps, and the best known run's cost as a share of this run's."""
+    """Yield the share of useful steps, and the best known run's cost divided by this run's cost."""
     if not isinstance(best, Episode | Usage | None):
         raise InvalidInput("best", best, "an Episode or a Usage")
     steps, failed, again = _steps(run, polls)
@@ -416,7 +416,7 @@ def _efficiency(
 
 
 def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[int]]:
-    """Return the number of steps, the failed steps, and the steps whose result is a repeat."""
+    """Return the number of steps, the failed steps, and the steps that repeat an earlier result."""
     failed = sorted({run.step_of(at) for at, text in enumerate(run.failure) if text})
     steps = {at for at, role in enumerate(run.roles) if role == "act"}.union(failed)
     before: set[tuple[str, ...]] = set()
@@ -443,7 +443,7 @@ def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator
 def _by_critic(
     judged: Sequence[_Judgement], critic: Critic, scores: Mapping[str, float], places: Sequence[int]
 ) -> list[_Judgement]:
-    """Return the judgements, with the critic's scores instead of judgements without a value."""
+    """Return the judgements; the critic's `scores` replace judgements without a value."""
     by = f"{critic.name} ({', '.join(dict.fromkeys(each.model.name for each in critic.judges))})"
     kept = [each for each in judged if each.value is not None or each.score not in scores]
     for score, value in scores.items():

@@ -117,7 +117,7 @@ def trust_of(event: Event, own: bool = False) -> Trust:
     Answers and calls of a model have the trust "model". Tool results and errors have "tool". All
     other events have "external": users, documents, prompts, unknown types. In a loop of this
     installation (`own`) errors have "model", because checks wrote them about a model's words. No
-    file can claim `own`.
+    file makes `own` true.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -230,8 +230,9 @@ class Gathering:
         """Return the episode; without a `task` the first user message is the task.
 
         `by_time` sorts the events by time; an event without a time stays behind the event before
-        it. If `outcome` is None and there is a `fault` or the last event is an error, the outcome
-        is error, or timeout if the error code says so. Otherwise it is partial, never success.
+        it. If `outcome` is None, the outcome follows from the events: with a `fault`, or with an
+        error as the last event, it is error (timeout if the error code says so), else partial,
+        never success.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -270,7 +271,7 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Return the event, cleaned if it is larger than `most` characters."""
+    """Return the event; if it has more than `most` characters, clean it with `clean_event`."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
     large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
     return clean_event(event, most) if large else event
@@ -289,7 +290,7 @@ def clean_event(event: Event, most: int) -> Event:
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data. Long or deeply nested data become a text of at most `cut` characters."""
+    """Redact data; data of over `most` characters, or deeply nested, become text, cut to `cut`."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)

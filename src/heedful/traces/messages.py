@@ -70,7 +70,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value under the first of `names` that is a key of `held`, or None."""
+    """Return the value of the first key in `names` that `held` has, or None."""
     return next((held[name] for name in names if name in held), None)
 
 
@@ -111,7 +111,7 @@ def text_of(value: Any) -> str:
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return `value` as data if it is a JSON object, else as text; None if it is empty."""
+    """Return `value` as data if it is an object or its JSON, else as text; None if it is empty."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 

@@ -127,7 +127,7 @@ def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since
 
 
 def _number(held: Any) -> Any:
-    """Return a whole number that is a text or a float as int; return other values unchanged."""
+    """Convert a whole number in a text or a float to int; return other values unchanged."""
     text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
@@ -294,7 +294,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn each object with numeric keys into a list, sorted by key, without wrapper objects."""
+    """Turn each object with numeric keys into a list, sorted by key, of what its entries wrap."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}

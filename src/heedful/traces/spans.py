@@ -233,7 +233,7 @@ _TRACE, _SPAN = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]
 class Piece:
     """A stored span of a trace that has not ended: the ids of trace, span and parent ("" if none).
 
-    `root` is True if the trace seems to end with this span: it has no parent in this process.
+    `root` is True if the trace seems to end when this span ends: it has no parent in this process.
     `record` is the rest of the span as JSON, at most `LONGEST` bytes.
     """
 
