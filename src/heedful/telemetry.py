@@ -302,7 +302,13 @@ def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
 
 
 def _search_closed(
-    exporter: _Exporter, span: Span, answer: Any, seconds: float, _: Any, task: str, *__: object
+    exporter: _Exporter,
+    span: Span,
+    answer: Any,
+    seconds: float,
+    _: Any,
+    task: str = "",
+    *__: object,
 ) -> None:
     count = len(answer) if isinstance(answer, list) else len(answer.exposures)
     span.set_attribute("heedful.found", count)

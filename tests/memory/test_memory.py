@@ -91,7 +91,7 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, engi
 # The bound
 
 DAY = 86_400.0
-NOT_KEPT = Remembered(0, created=False, seen=0)
+NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
 
 
 class Clock:

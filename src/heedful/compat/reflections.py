@@ -7,12 +7,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Filter, Match, Scope, Trust, check_sequence, check_texts
-from heedful.lessons.ranking import PRODUCTS, relevance, worth
+from heedful.lessons.lesson import Match, Scope, State, Trust, check_sequence, check_texts
+from heedful.lessons.ranking import PRODUCTS, answer_order, claimed_importance
 from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
@@ -25,7 +24,7 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-LISTED = 10_000  # without a query text, this many of the most seen lessons are searched
+UNKNOWN = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -94,17 +93,60 @@ class ReflectionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionRow:
-    """A reflection or a strategy in memory."""
+    """A reflection or a strategy in memory; `content` and `reflection_text` are its text.
+
+    `importance` and `confidence` are those of its author; `heedful_importance` is heedful's own.
+    If `state` is "quarantined", it must not be put into a prompt, and the command `release`
+    releases it.
+    """
 
     reflection_id: str
     kind: Literal["reflection", "strategy"]
+    content: str
     reflection_text: str
     importance: float
+    heedful_importance: float
+    confidence: float
     tags: list[str]
     error_category: str | None
+    source_event_ids: list[str]
+    related_memory_ids: list[str]
+    metadata: RunMetadata
     source: str
     layer: str
+    state: State
+    trust: Trust
+    release: str
     generated_at: str
+
+    @classmethod
+    def of(cls, match: Match) -> ReflectionRow:
+        """Return the row of a match."""
+
+        def of(name: str, empty: Any) -> Any:  # an import may contain anything
+            value = match.meta.get(name)
+            return value if type(value) is type(empty) else empty
+
+        return cls(
+            reflection_id=match.signature,
+            kind="strategy" if match.kind == "strategy" else "reflection",
+            content=match.lesson,
+            reflection_text=match.lesson,
+            importance=claimed_importance(match),
+            heedful_importance=match.importance,
+            confidence=of("confidence", 0.5),
+            tags=list(match.tags),
+            error_category=of("error_category", "") or None,
+            source_event_ids=list(map(str, of("source_event_ids", []))),
+            related_memory_ids=list(map(str, of("related_memory_ids", []))),
+            metadata=RunMetadata(*(of(name, empty) for name, empty in UNKNOWN.items())),
+            source=SOURCE,
+            layer=LAYER,
+            state=match.state,
+            trust=match.trust,
+            release=match.release,
+            generated_at=iso(match.at),
+        )
 
 
 class Generated(dict[str, Any]):
@@ -202,48 +244,27 @@ async def query_reflections(
     match: Literal["any", "all"] = "any",
     *,
     store: Memory | Store | str = STORE,
+    waiting: bool = True,
 ) -> list[dict[str, Any]]:
     """Return at most `k` reflections and strategies for a query, best first.
 
     Without `query_text`, return the most important lessons. With `tags`, a lesson needs any of
-    them, or all of them with `match="all"`. Quarantined lessons are left out. Raises InvalidInput,
-    StoreError.
+    them, or all of them with `match="all"`. Lessons in quarantine are returned, too, unless
+    `waiting` is False; their `state` marks them, and `release` is the command that releases them.
+    Never put them into a prompt. Raises InvalidInput, StoreError.
     """
     check_integer("k", k)
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
-    which: Any = tags if isinstance(tags, str) else tuple(tags or ())
-    only = Filter(which, match, importance=min_importance)
-    memory = Memory.of(store, Scope(tenant_id, project_id))
-    found: list[Any]
-    if query_text:
-        options: Any = {"tags": only.tags, "match": match, "importance": min_importance}
-        matches: list[Match] = []
-        for kind in PRODUCTS:
-            matches += await memory.recall(query_text, k, kind=kind, **options)
-        now = time.time()
-        matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-        names = attrgetter("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
-        found = list(map(names, matches[:k]))
-    else:
-        enough = any if match == "any" else all
-        rows = [
-            row
-            for row in await memory.top(LISTED)
-            if row["kind"] in PRODUCTS
-            and row["state"] in ("candidate", "verified")
-            and row["importance"] >= only.importance
-            and (not only.tags or enough(tag in row["tags"] for tag in only.tags))
-        ]
-        rows.sort(key=lambda row: (-row["importance"], -row["last_seen"], row["kind"], row["id"]))
-        columns = "signature kind text importance tags error_type last_seen".split()
-        found = list(map(itemgetter(*columns), rows[:k]))
-    answers = []
-    for id, kind, text, importance, labels, category, at in found:
-        known = (category or None) if kind == "reflection" else None
-        about = ReflectionRow(id, kind, text, importance, [*labels], known, SOURCE, LAYER, iso(at))
-        answers.append(asdict(about))
-    return answers
+    memory, text = Memory.of(store, Scope(tenant_id, project_id)), query_text or ""
+    options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
+    found = [
+        one
+        for kind in PRODUCTS
+        for one in await memory.query(text, k, kind=kind, waiting=waiting, **options)
+    ]
+    found.sort(key=answer_order(time.time()))
+    return [asdict(ReflectionRow.of(one)) for one in found[:k]]
 
 
 def _read_episode(context: Mapping[str, Any]) -> Episode:

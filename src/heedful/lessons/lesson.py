@@ -155,13 +155,28 @@ class Remembered:
     """The result of storing a lesson: its id, whether it is new, and how often it was seen.
 
     `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its whole group.
-    All fields are 0 or False if memory is full and all stored lessons are pinned or worth more than
-    the new one.
+    `state` and `trust` are those of the stored text. If the text waits in quarantine, `entry` is
+    its id there, and `release` the command that releases it. If memory is full and all stored
+    lessons are pinned or worth more than the new one, `id` and `seen` are 0.
     """
 
     id: int
     created: bool
     seen: int
+    state: State = "candidate"
+    trust: Trust = "operator"
+    entry: int = 0
+
+    @property
+    def release(self) -> str:
+        """The command that releases the text from quarantine; "" if it does not wait there."""
+        return release_command([self.entry])
+
+
+def release_command(entries: Sequence[int]) -> str:
+    """Return the command that releases entries from quarantine; "" without an entry above 0."""
+    ids = " ".join(map(str, filter(None, entries)))
+    return f"heedful quarantine release {ids} --by NAME" if ids else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +220,16 @@ class Match:
     `overlap` is the cosine of the query's set of words and that of the example's task (0..1, set by
     `rank`). `seen` counts the sightings of the lesson, `lesson` is its text, and `signature` is the
     digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
-    `useful` is the factor by which proven usefulness changes the rank.
+    `useful` is the factor by which proven usefulness changes the rank. `state` and `trust` are
+    those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
+    examples that are quarantined.
     """
 
     id: int
     reflection: int
     example: Example
     kind: str
-    verified: bool
+    state: State
     seen: int
     importance: float
     at: float
@@ -225,6 +242,18 @@ class Match:
     tags: tuple[str, ...] = ()
     signature: str = ""
     useful: float = 1.0
+    trust: Trust = "operator"
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verified(self) -> bool:
+        """True if paired evidence verified the example."""
+        return self.state == "verified"
+
+    @property
+    def release(self) -> str:
+        """The command that releases the example from quarantine; "" if it does not wait there."""
+        return release_command([self.id] if self.state == "quarantined" else [])
 
 
 @dataclass(frozen=True, slots=True)

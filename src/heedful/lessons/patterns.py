@@ -31,7 +31,7 @@ MOST_TOKENS = 64
 SHOWN = 4
 _TOKEN = re.compile(r" ?(?:(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?)|=")
 _WORD = re.compile(r" ?[A-Za-z]+[.!?,:;=]?")
-_MASK = re.compile(r"<[A-Z]+>")
+MASK = re.compile(r"<[A-Z]+>")
 # Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
 # negation.
 _FIXED = re.compile(
@@ -166,7 +166,7 @@ def _parsed(pattern: str) -> Tokens:
     tokens = tuple(_TOKEN.findall(pattern))
     opened = []
     for token in tokens:
-        bare, quoted = _MASK.sub("", token), token.strip()[0] in "'\"`"
+        bare, quoted = MASK.sub("", token), token.strip()[0] in "'\"`"
         masked = bare != token and not (quoted and any(map(str.isalpha, bare)))
         opened.append(_hole(token) if masked else token)
     return tuple(opened) if _words(opened) >= WORDS else tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
@@ -93,6 +93,44 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
+def rank_answers(
+    text: str, found: Iterable[Match], limit: int, least: float, now: float
+) -> list[Match]:
+    """Return at most `limit` lessons with an importance of at least `least`, in `answer_order`.
+
+    With a blank `text` all are related. Each text of a lesson is returned once.
+    """
+    kept = [one for one in found if claimed_importance(one) >= least]
+    if text.strip():
+        kept = rank(text, kept, len(kept), now)
+    kept.sort(key=answer_order(now))
+    distinct: dict[tuple[int, str], Match] = {}
+    for one in kept:
+        distinct.setdefault((one.reflection, one.lesson), one)
+    return list(distinct.values())[:limit]
+
+
+def answer_order(now: float) -> Callable[[Match], tuple[float, float, float]]:
+    """Return the key that sorts the answers to a query: by relevance, importance and age.
+
+    The importance is what the author of the lesson claims, if the author claims any.
+    """
+
+    def key(match: Match) -> tuple[float, float, float]:
+        claimed = replace(match, importance=claimed_importance(match))
+        fit = round(relevance(claimed) * worth(claimed, now), 6)
+        return -fit, -claimed.importance, -claimed.at
+
+    return key
+
+
+def claimed_importance(match: Match) -> float:
+    """Return the importance that the author of a lesson claims, by default heedful's own."""
+    rated = match.meta.get("rated")
+    known = isinstance(rated, int | float) and 0 <= rated <= 1  # an import may contain anything
+    return float(rated) if known else match.importance
+
+
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1.
 
@@ -146,12 +184,13 @@ def choose(
 ) -> list[Match]:
     """Return the nearest matches for a prompt: up to `SHOWN`, up to `UNVERIFIED` not verified.
 
-    Matches that are not near enough are left out. Lessons without an accepted output are included
-    only with `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
-    match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    Matches that are not near enough, or are quarantined, are left out. Lessons without an accepted
+    output are included only with `advice`; then the result of `as_text` with this `seed` must fit
+    into the budget. A match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
-    near = [one for one in ranked if _nearness(one) and (advice or one.example.accepted)]
+    usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]
+    near = [one for one in usable if advice or one.example.accepted]
     chosen: list[Match] = []
     for one in sorted(near, key=lambda match: _order(_nearness(match), match, now)):
         if len(chosen) == SHOWN:

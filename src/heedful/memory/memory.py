@@ -27,7 +27,7 @@ from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop.record import LARGEST, Loop, check_integer, check_number
+from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
@@ -43,6 +43,7 @@ _log = logging.getLogger("heedful")
 FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
+QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
 BATCH = 32
@@ -194,7 +195,8 @@ class Memory(Transfers):
         (answer,) = await write_lessons(self, [reflection], exposure_store.remember)
         known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
         stored = f"stored: lesson {answer.id}" if answer.created else known
-        _log.info(stored if answer.id else "skipped")
+        waits = f", waits in quarantine: {answer.release}" if answer.entry else ""
+        _log.info(stored + waits if answer.id else "skipped")
         return answer
 
     @property
@@ -280,14 +282,38 @@ class Memory(Transfers):
         """
         check_integer("limit", limit)
         records.check_texts(task=task)
-        chosen = tags if isinstance(tags, str) else tuple(tags)
-        only = records.Filter(
-            cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since
-        )
-        space, vector = await self._embed(task)
-        most = max(LEG, limit)
-        found = await self.store.read(self.scope, search.search, task, space, vector, most, only)
+        only = records.Filter(_tags(tags), match, kind, error_type, importance, since)
+        found = await self._search(task, max(LEG, limit), only)
         return ranking.rank(task, ranking.keep_important(found, only), limit, time.time())
+
+    @telemetry.search
+    async def query(
+        self,
+        text: str = "",
+        limit: int = 5,
+        *,
+        tags: Sequence[str] = (),
+        match: Literal["any", "all"] = "any",
+        kind: str = "",
+        error_type: str = "",
+        importance: float = 0.0,
+        since: float = 0.0,
+        waiting: bool = True,
+    ) -> list[Match]:
+        """Return lessons to read, best first; with a blank `text`, the most important lessons.
+
+        The filters are those of `recall`. Lessons that wait in quarantine are returned, too, unless
+        `waiting` is False: `state` and `trust` mark them, and `release` is the command that
+        releases them. Do not put them into a prompt; `render` leaves them out. The order and the
+        filter `importance` use what the author of a lesson claims, if the author claims any. Raises
+        InvalidInput, StoreError.
+        """
+        check_integer("limit", limit)
+        records.check_texts(text=text)
+        only = records.Filter(_tags(tags), match, kind, error_type, 0.0, since)
+        check_share("importance", importance)
+        found = await self._search(text, max(QUERIED, limit), only, waiting)
+        return ranking.rank_answers(text, found, limit, importance, time.time())
 
     def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples, at most 1 of them not verified.
@@ -445,11 +471,22 @@ class Memory(Transfers):
         """Return the number of lessons in this scope."""
         return await self.store.read(self.scope, lesson_store.count)
 
+    async def _search(
+        self, text: str, most: int, only: records.Filter, waiting: bool = False
+    ) -> list[Match]:
+        space, vector = await self._embed(text)
+        asked = text, space, vector, most, only, waiting
+        return await self.store.read(self.scope, search.search, *asked)
+
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
+
+
+def _tags(tags: Sequence[str]) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", tags if isinstance(tags, str) else tuple(tags))
 
 
 async def write_lessons(

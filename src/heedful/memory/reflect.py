@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Reflection, Remembered, Trust
+from heedful.lessons.lesson import Example, Reflection, Remembered, State, Trust, release_command
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
@@ -80,6 +80,21 @@ class Reflected:
     def quarantined(self) -> bool:
         """True if the reflection or the strategy is in quarantine."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
+
+    @property
+    def state(self) -> State:
+        """The state of the reflection, as stored if it is stored."""
+        return self.stored[0].state if self.stored else self.reflection.state
+
+    @property
+    def trust(self) -> Trust:
+        """The trust of the reflection, as stored if it is stored."""
+        return self.stored[0].trust if self.stored else self.reflection.trust
+
+    @property
+    def release(self) -> str:
+        """The command that releases what waits in quarantine; "" if nothing was stored there."""
+        return release_command([one.entry for one in self.stored])
 
 
 def episode_of(

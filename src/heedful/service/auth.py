@@ -80,11 +80,17 @@ class Caller:
         """Add an audit entry to the transaction of the next write; `detail` is JSON data."""
         store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
-    def needs(self, may: May) -> None:
-        """Check that the key has the permission `may`. Raises Forbidden."""
-        if may not in self.key.may:
+    @property
+    def sees_quarantine(self) -> bool:
+        """True if the key may read what waits in quarantine."""
+        return "read" in self.key.may
+
+    def needs(self, *may: May) -> None:
+        """Check that the key has one of these permissions. Raises Forbidden."""
+        if not set(may) & set(self.key.may):
             has = ", ".join(one for one in MAY if one in self.key.may)
-            raise Forbidden(f"this needs a key with the permission {may}; yours has {has}")
+            needed = " or ".join(may)
+            raise Forbidden(f"this needs a key with the permission {needed}; yours has {has}")
 
 
 class Callers:
@@ -129,20 +135,20 @@ BEARER = HTTPBearer(
 
 
 class Needs:
-    """A FastAPI dependency: it returns the caller of a request whose key has the permission `may`.
+    """A FastAPI dependency: it returns the caller of a request whose key has a permission of `may`.
 
     It refuses a request that names another tenant, or a project that the key excludes.
     """
 
-    def __init__(self, may: May) -> None:
-        self.may: May = may
+    def __init__(self, *may: May) -> None:
+        self.may: tuple[May, ...] = may
 
     async def __call__(self, request: Request, project: Project = None) -> Caller:
         caller: Caller = request.scope["state"]["caller"]
         names = [name for name, _ in request.query_params.multi_items()]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InvalidInput(twice[0][:100], "given twice", "given once")
-        caller.needs(self.may)
+        caller.needs(*self.may)
         # If the route takes a body, FastAPI has already read it, and the request has cached it.
         has_body = request.scope["route"].body_field and await request.body()
         body = await request.json() if has_body else None
@@ -164,7 +170,8 @@ class InTenant(Needs):
 
 
 # Types of the parameter `caller` of a route; 403 if the key lacks the permission.
-Reading = Annotated[Caller, Depends(Needs("read"))]
+Reading = Annotated[Caller, Depends(Needs("read", "recall"))]
+Reviewing = Annotated[Caller, Depends(Needs("read"))]
 Writing = Annotated[Caller, Depends(Needs("write"))]
 Approving = Annotated[Caller, Depends(Needs("approve"))]
 Administering = Annotated[Caller, Depends(InTenant("admin"))]

@@ -306,6 +306,25 @@ class Client(AbstractAsyncContextManager["Client"]):
         items = (await self.call("POST", "recall", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 
+    async def query(
+        self,
+        text: str = "",
+        limit: int = 5,
+        *,
+        tags: Sequence[str] = (),
+        match: Literal["any", "all"] = "any",
+        kind: str = "",
+        importance: float = 0.0,
+    ) -> list[records.Match]:
+        """Return lessons to read, best first, with those in quarantine, as `Memory.query` does.
+
+        A key with the permission `recall` in place of `read` does not get those in quarantine.
+        """
+        body: Any = {"text": text, "limit": limit, "tags": list(tags), "match": match}
+        body |= {"kind": kind or None, "importance": importance}
+        items = (await self.call("POST", "reflections", "query", body=body))["items"]
+        return _read(list[records.Match], [{**item, "example": item} for item in items])
+
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is unverified.
 

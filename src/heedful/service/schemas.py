@@ -93,7 +93,7 @@ class Reason(Body):
     why: Short = ""
 
 
-May = Literal["read", "write", "approve", "admin"]
+May = Literal["read", "recall", "write", "approve", "admin"]
 Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 
@@ -379,16 +379,25 @@ class NewEpisode(Body):
     omitted: _Count = 0
 
 
+RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
+
+
 class ReflectionOutcome(Answer):
-    """The lesson from a run: its text, its author (`by`), and the strategy for the next run."""
+    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
+
+    If it waits in quarantine, `release` is the command that releases it.
+    """
 
     text: str
     by: str
     strategy: str | None
     importance: float
     quarantined: bool
+    state: lessons.State
+    trust: lessons.Trust
+    release: str
     known: int
-    written: tuple[lessons.Remembered, ...]
+    written: tuple[RememberedAnswer, ...]
 
     @classmethod
     def of(cls, result: reflect.Reflected) -> Self:
@@ -541,6 +550,8 @@ class RecallItem(Answer):
     accepted: str
     rejected: str
     wrong: str
+    state: lessons.State
+    trust: lessons.Trust
     verified: bool
     seen: int
     importance: float
@@ -555,6 +566,35 @@ class RecallItem(Answer):
         """Return the item for a match."""
         near = min(1.0, max(0.0, ranking.relevance(match)))
         return cls.read(match.example, match, relevance=near, source=ranking.provenance(match))
+
+
+class LessonQuery(Body):
+    """A search for lessons to read; without a `text`, for the most important lessons."""
+
+    text: Long = ""
+    limit: Annotated[int, Field(ge=1, le=100)] = 5
+    tags: Tags = ()
+    match: Literal["any", "all"] = "any"
+    kind: Kind | None = None
+    error_type: Annotated[Text, Field(max_length=200)] = ""
+    importance: Share = 0.0
+    since: _Seconds = 0.0
+
+
+class QueriedLesson(RecallItem):
+    """A lesson that a query found; `meta` is the data stored with it.
+
+    If its `state` is `quarantined`, the command `release` releases it.
+    """
+
+    meta: dict[str, Any]
+    release: str
+
+
+class LessonQueryAnswer(Answer):
+    """The lessons that a query found, best first."""
+
+    items: list[QueriedLesson]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def remember(
     Later calls do not change the exposures and the outcome of a loop, and only the first call with
     reflections of a loop stores lessons of this loop. With `most` above 0, the least useful lessons
     beyond `most` are evicted, except pinned ones. Returns one answer for each written reflection:
-    `Remembered(0, False, 0)` if its lesson was evicted. Raises InvalidInput, and QuotaExceeded if
+    `NOT_KEPT` if its lesson was evicted. Raises InvalidInput, and QuotaExceeded if
     an untrusted source exceeds its `quota`.
     """
     now = time.time()

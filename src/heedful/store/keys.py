@@ -24,7 +24,8 @@ from heedful.redact import redact, redact_data
 from heedful.store.store import Db, Row, Store, from_row, holds
 
 _log = logging.getLogger("heedful")
-MAY = ("read", "write", "approve", "admin")
+# "recall" allows what "read" allows, but does not show what waits in quarantine.
+MAY = ("read", "recall", "write", "approve", "admin")
 # The use of a key is recorded at most once in this many seconds.
 USED_EVERY = 60.0
 _TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")

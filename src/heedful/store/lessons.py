@@ -19,6 +19,7 @@ from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope
+from heedful.lessons.patterns import MASK
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
@@ -27,7 +28,7 @@ from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, plac
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
-NOT_KEPT = Remembered(0, created=False, seen=0)
+NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 # `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
@@ -194,7 +195,12 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         copy_to_successor(db, values)
-    return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+    stored = row["state"], row["trust"], 0
+    if "quarantined" in (reflection.state, row["state"]):
+        key = {"digest": values["digest"]} if "digest" in values else {"id": row["author"]}
+        (one,) = db.select("id, state, trust", "example", {"reflection": id, **key})
+        stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
+    return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
 
 
 def begin_anew(db: Db, values: Plain) -> None:
@@ -264,12 +270,13 @@ def add_example(
     space and data of the vector. Searches also find the words of `context`.
     """
     task = storable(example.task)
+    about = task, storable(context), values["text"], values["pattern"]
     values = {
         **values,
         "task": task,
         "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
-        "words": " ".join(words(f"{task}\n{storable(context)}")),
+        "words": searched_words(*about),
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
@@ -284,6 +291,16 @@ def add_example(
     if place is not None and (row is not None or values["trust"] not in HELD):
         db.run("insert_vector", {**values, **place})
     return wrote
+
+
+def searched_words(task: str, context: str, lesson: str, pattern: str) -> str:
+    """Return the words by which a search finds an example, separated by blanks.
+
+    They are the words of task and context, and once each the other words of lesson and pattern.
+    """
+    own = words(f"{task}\n{context}")
+    more = dict.fromkeys(words(f"{lesson}\n{MASK.sub(' ', pattern)}"))
+    return " ".join([*own, *(word for word in more if word not in own)])
 
 
 def name_of(row: Row) -> str:
@@ -350,8 +367,7 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     """Evict lessons beyond `most` lessons, and examples beyond `most` examples; 0 keeps all.
 
     Evicts quarantined lessons first and the other new lessons in `answers` last, so that a full
-    memory still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted
-    lesson.
+    memory still learns. Returns the answers, with `NOT_KEPT` for each evicted lesson.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -415,8 +431,7 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return the examples with these ids, in any state; None returns all quarantined examples."""
     key = _scope_key(scope)
     if ids is None:
-        waits = {"scope": key["scope"], "state": "quarantined"}
-        ids = [row["id"] for row in db.select("id", "example", waits)]
+        ids = [row["id"] for row in db.run("held", {**key, "most": ALL})]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))

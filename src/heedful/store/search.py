@@ -33,6 +33,8 @@ TERMS = 16
 # A search looks at `MATCHES` matches, plus one for every `FOR_EACH` texts. With half as many, the
 # first five results of 391 questions to 23,000 texts contain 1 % less of the evidence.
 MATCHES, FOR_EACH = 2_000, 20
+# How many examples in quarantine a query reads: no index has their words.
+HELD = 2_000
 # The usual parameters of BM25.
 K1, B = 1.2, 0.75
 
@@ -250,21 +252,24 @@ def search(
     vector: Sequence[float] | None,
     limit: int,
     only: Filter | None = None,
+    waiting: bool = False,
 ) -> list[Match]:
     """Return the examples most like `text`: at most `limit` by words and `limit` by vector.
 
     `space` is the vector space of `vector`, and `only` filters the examples. A match has a
     `keyword` score if the search by words found it, and a `cosine` if its vector is in `space`.
+    With `waiting`, examples in quarantine are returned, too, and a blank `text` finds all examples.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
-    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only or ANY)
+    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only or ANY, waiting)
     counts = count_texts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
-    cosine = {} if vector is None else by_vector(one, vector, keyword)
+    cosine = {} if vector is None else by_vector(one, vector, [*keyword, *one.held])
+    every = [*one.read(one.filtered), *one.held] if waiting and not text.strip() else ()
     weighed, found = weights(counts, corpus["texts"]), []
-    for id in keyword | cosine:
+    for id in every or keyword | cosine:
         row = one.rows[id]
         measured = {
             "cosine": cosine.get(id),
@@ -273,15 +278,16 @@ def search(
             "overlap": 0.0,
         }
         example = Example(**json.loads(row["record"]))
-        known = {"example": example, "verified": row["state"] == "verified", "lesson": row["text"]}
-        found.append(from_row(Match, row, **known, **measured))
+        found.append(from_row(Match, row, example=example, lesson=row["text"], **measured))
     return found
 
 
 class Sought:
     """The parameters of one search, and a cache of the example rows that it has read."""
 
-    def __init__(self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter) -> None:
+    def __init__(
+        self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter, waiting: bool
+    ) -> None:
         self.db: Db = db
         self.key: dict[str, Any] = key
         self.corpus: Row = corpus
@@ -296,6 +302,7 @@ class Sought:
             "error_type": storable(only.error_type),
             "importance": only.importance,
             "since": only.since,
+            "waiting": "quarantined" if waiting else "",
         }
         self.rows: dict[int, Row] = {}
 
@@ -312,6 +319,14 @@ class Sought:
         """The ids of all examples that may be recalled and pass the filter."""
         rows = self.db.run("filtered", self.values)
         return {id for (id,) in rows}
+
+    @cached_property
+    def held(self) -> list[int]:
+        """The ids of the newest `HELD` examples in quarantine, if they are searched."""
+        if not self.values["waiting"]:
+            return []
+        rows = self.db.run("held", {"scope": self.corpus["scope"], "most": HELD})
+        return self.read(id for (id,) in rows)
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
         """Return the exact cosine of each example whose vector has the length of the query."""
@@ -330,12 +345,13 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
     found = one.read(ids)
     if len(found) < one.limit and len(ids) == many:
         found = one.read(matching(one.db, one.corpus, counts, many, one.filtered))
-    if not found:
+    if not found and not one.held:
         return {}
-    every, mean = one.corpus["texts"], one.corpus["length"] / one.corpus["texts"]
+    every = one.corpus["texts"] + len(one.held)
+    mean = max(1, one.corpus["length"] + sum(len(one.rows[id]["words"]) for id in one.held)) / every
     rarities = {term: rarity(count, every) for term, count in counts.items()}
-    scores = {id: bm25(rarities, one.rows[id]["words"], mean) for id in found}
-    best = sorted(found, key=lambda id: (-scores[id], id))[: one.limit]
+    scores = {id: bm25(rarities, one.rows[id]["words"], mean) for id in [*found, *one.held]}
+    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))[: one.limit]
     return {id: scores[id] / scores[best[0]] for id in best}
 
 

@@ -36,7 +36,7 @@ from heedful.lessons.lesson import (
     digest_of,
 )
 from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
-from heedful.lessons.words import MOST, words
+from heedful.lessons.words import MOST
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, exposures, lessons, needs_psycopg, shown
 from heedful.store.lessons import LESSON, mark, words_digest
@@ -509,7 +509,8 @@ class _Import:
         known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        terms = words(task) if given is None else storable(given).split()[:MOST]
+        own = lessons.searched_words(task, "", text, "") if given is None else storable(given)
+        terms = own.split()[:MOST]
         values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
         values |= {"record": json.dumps(example), "words": " ".join(terms), "now": record.at}
         held = known is None and record.state == "quarantined"

@@ -216,7 +216,12 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 
 @reflections.post("/query", response_model=QueriedReflections)
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
-    """Return reflections and strategies that fit a text; without a text, the most important."""
-    scope, options = caller.scope, question.model_dump(exclude=WHO)
-    place = scope.tenant, scope.project
-    return {"reflections": await engine.query_reflections(*place, **options, store=caller.memory)}
+    """Return reflections and strategies that fit a text; without a text, the most important.
+
+    Those that wait in quarantine are marked by their `state`. A key with `recall` in place of
+    `read` does not get them.
+    """
+    options: Any = {"store": caller.memory, "waiting": caller.sees_quarantine}
+    options |= question.model_dump(exclude=WHO)
+    place = caller.scope.tenant, caller.scope.project
+    return {"reflections": await engine.query_reflections(*place, **options)}

@@ -17,7 +17,7 @@ from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
 from heedful.service import schemas
-from heedful.service.auth import Approving, Limit, Paged, Reading, Writing
+from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
 from heedful.service.wire import LARGEST_ID, Page, cursor_from
@@ -98,11 +98,14 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     )
 
 
-@lessons.post("/reflections", status_code=201, responses={200: {"model": lesson.Remembered}})
-async def create(body: schemas.NewLesson, caller: Writing, response: Response) -> lesson.Remembered:
+@lessons.post("/reflections", status_code=201, responses={200: {"model": schemas.RememberedAnswer}})
+async def create(
+    body: schemas.NewLesson, caller: Writing, response: Response
+) -> schemas.RememberedAnswer:
     """Record one occurrence of an error: 201 if its pattern is new and becomes a lesson, else 200.
 
-    If the key lacks the permission `approve`, the lesson waits in quarantine. If the memory is full
+    If the key lacks the permission `approve`, the lesson waits in quarantine; `entry` is its id
+    there, and `release` the command that releases it. If the memory is full
     of more valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
     """
     pair = None
@@ -118,6 +121,17 @@ async def create(body: schemas.NewLesson, caller: Writing, response: Response) -
     if answer.id:
         response.headers["Location"] = f"/v1/reflections/{answer.id}"
     return answer
+
+
+@lessons.post("/reflections/query")
+async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.LessonQueryAnswer:
+    """Find lessons to read, with those in quarantine if the key has the permission `read`.
+
+    Never put an item with the state `quarantined` into a prompt.
+    """
+    fields = {**body.model_dump(exclude={"tenant"}), "kind": body.kind or ""}
+    found = await caller.memory.query(**fields, waiting=caller.sees_quarantine)
+    return schemas.LessonQueryAnswer(items=list(map(schemas.QueriedLesson.of, found)))
 
 
 @lessons.get("/reflections")
@@ -171,7 +185,7 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 
 
 @quarantine.get("")
-async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
+async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the entries that wait for a ruling, newest first."""
     (after,) = cursor_from(page.cursor, int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
@@ -196,7 +210,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.Revocat
 
 
 @quarantine.get("/{id}")
-async def show(id: Id, caller: Reading) -> QuarantinedLesson:
+async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
     """Return one entry: its text, the origin of the text, and the rulings on the entry."""
     return await caller.memory.quarantine.show(id)
 

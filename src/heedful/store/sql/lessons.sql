@@ -137,6 +137,9 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and json_extract(record, '$.digest') = :digest
 order by at desc, id desc limit 1;
 
+-- name: held
+select id from example where scope = :scope and state = 'quarantined' order by id desc limit :most;
+
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
        case when l.author = e.id then l.tags else '[]' end as tags,
@@ -171,7 +174,7 @@ where id = :example and scope = :scope and state = 'quarantined'
 returning reflection, digest;
 
 -- name: read_voice
-select l.kind, l.signature, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
+select l.kind, l.signature, l.pattern, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from reflection l where l.id = :reflection;
 
 -- name: best_example

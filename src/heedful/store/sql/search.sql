@@ -8,11 +8,13 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
--- If the text of a lesson is withheld, `text` is the text that came with the example.
+-- If the text of a lesson is withheld, `text` is the text that came with the example. Tags, importance and meta are those
+-- of the lesson if the example speaks for it. With `waiting`, examples in quarantine are read, too.
 select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
-       case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
-       case when l.trust in ('tool', 'external') then '[]' else l.tags end as tags,
-       case when l.trust in ('tool', 'external') then 0.5 else l.importance end as importance, v.data,
+       e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
+       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
+       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
+       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
        (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
@@ -20,7 +22,7 @@ select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.s
 from json_each(:ids) i cross join example e cross join reflection l
      left join vector v on v.example = e.id and v.space = :space
 where e.id = i.atom and l.id = e.reflection
-  and l.tenant = :tenant and l.project = :project and e.indexed;
+  and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting);
 
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n
