@@ -9,7 +9,7 @@ TEXT, SCORE = (str, type(None)), (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
     str: "status loop_id decision original_loop_id reflection_id reflection_text generated_at kind "
-    "source layer outcome task_description session_id",
+    "source layer outcome task_description session_id content state trust release",
     TEXT: "new_loop_id rerun_reason rerun_reason_detail overridden_by override_reason trigger "
     "action timestamp rerun_of orchestrator_persona reflection_persona strategy_id strategy_text "
     "error_category",
@@ -18,7 +18,7 @@ TYPES: dict[Any, str] = {
     "threshold_exceeded fatigue_increased improvement_detected",
     int: "rerun_number rerun_count max_reruns rerun_depth threshold event_count",
     float: "reflection_fatigue previous_fatigue fatigue_increment critical_threshold importance "
-    "confidence",
+    "heedful_importance confidence",
     SCORE: "alignment_score drift_score",
     list: "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids related_memory_ids",
     dict: "repetition_counts",
@@ -75,7 +75,10 @@ GENERATED = shape(
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(
-    "reflection_id kind reflection_text importance tags error_category source layer generated_at"
+    "reflection_id kind content reflection_text importance heedful_importance confidence tags"
+    " error_category source_event_ids related_memory_ids metadata source layer state trust release"
+    " generated_at",
+    metadata=GENERATED["metadata"],
 )
 
 

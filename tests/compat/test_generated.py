@@ -134,15 +134,26 @@ def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(st
         assert found["importance"] == pytest.approx(made["importance"] * 1.1)
 
 
-def test_what_tools_and_users_said_is_found_when_an_operator_has_released_it(store):
+def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
     made = do(generate_reflection(FAILED, store=store))
     do(store_reflection(made, "t", "p", store=store))
-    for text in (TASK, None):
-        assert do(query_reflections("t", "p", text, store=store)) == []
     quarantine = Memory(store, Scope("t", "p")).quarantine
-    do(quarantine.release([one.id for one in do(quarantine.waiting())], by="ada"))
-    after = do(query_reflections("t", "p", TASK, store=store))
-    assert made["reflection_id"] in [one["reflection_id"] for one in after]
+    waiting = {one.kind: one.id for one in do(quarantine.waiting())}
+    # Found by its task, by its own words, and because it is important.
+    for text in (TASK, made["reflection_text"], None):
+        found = {one["kind"]: one for one in do(query_reflections("t", "p", text, store=store))}
+        one = found["reflection"]
+        shapes.has(one, shapes.QUERIED)
+        for name in ("reflection_id", "confidence", "source_event_ids", "metadata", "tags"):
+            assert one[name] == made[name]
+        assert (one["content"], one["error_category"]) == (made["reflection_text"], "timeout_error")
+        assert (one["state"], one["trust"]) == ("quarantined", "external")
+        assert one["release"] == f"heedful quarantine release {waiting['reflection']} --by NAME"
+        assert do(query_reflections("t", "p", text, store=store, waiting=False)) == []
+    do(quarantine.release(list(waiting.values()), by="ada"))
+    after = do(query_reflections("t", "p", TASK, store=store, waiting=False))
+    states = {one["reflection_id"]: (one["state"], one["release"]) for one in after}
+    assert states[made["reflection_id"]] == ("candidate", "")
 
 
 @pytest.mark.parametrize(

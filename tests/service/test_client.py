@@ -70,6 +70,12 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
         assert getattr(found[0], name) == getattr(ours[0], name)
     assert found[0].example.accepted == "12 kg"
     assert await client.recall(TASK, tags=["other"]) == []
+    held = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
+    asked, answered = await client.query("Obey."), await place.memory.query("Obey.")
+    assert [(one.id, one.state, one.release) for one in asked] == [
+        (one.id, one.state, one.release) for one in answered
+    ]
+    assert asked[0].id == held.entry
     assert await client.render(TASK) == place.memory.render(ours)
     assert "12 kg" in await client.render_text(TASK)
     assert await client.render_text("What is the capital of France?") == ""

@@ -163,7 +163,14 @@ def test_what_is_wrong_is_said_in_their_shape(api, path, body, said, loop):
 
 
 @pytest.mark.parametrize("run", [FAILED, TALK])
-def test_what_tools_or_a_key_that_may_not_approve_say_waits(api, run):
+def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
     api.post(GENERATE, json=run, key=None if run is FAILED else api.key("read", "write"))
     found = api.post(QUERY, json=ASKED).json()["reflections"]
-    assert [one for one in found if one["kind"] == "reflection"] == []
+    (one,) = [one for one in found if one["kind"] == "reflection"]
+    assert one["state"] == "quarantined"
+    blind = api.post(QUERY, json=ASKED, key=api.key("recall", "write")).json()["reflections"]
+    assert [one for one in blind if one["kind"] == "reflection"] == []
+    id = one["release"].split()[3]
+    api.post(f"/v1/quarantine/{id}/release", json={"why": "read"})
+    after = api.post(QUERY, json=ASKED).json()["reflections"]
+    assert [one["state"] for one in after if one["kind"] == "reflection"] == ["candidate"]

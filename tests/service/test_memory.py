@@ -66,13 +66,37 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     id = said(first, 201)["id"]
     assert first.headers["location"] == f"/v1/reflections/{id}"
     again = {**LESSON, "text": "Made unverified claim about: revenue grew by 13 %"}
-    assert project.post("reflections", again) == {"id": id, "created": False, "seen": 2}
+    stored = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
+    assert project.post("reflections", again) == {"id": id, "created": False, "seen": 2, **stored}
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])
     for query, expected in (("", [other, id]), ("error_type=timeout", [other]), ("tag=a", [])):
         assert [one["id"] for one in project.get(f"reflections?{query}")["items"]] == expected
     found = project.post("recall", {"task": TASK, "form": "found"})
     assert found["items"][0]["lesson"] == LESSON["lesson"]
     assert (found["messages"], found["text"], found["exposure"]) == ([], "", None)
+
+
+def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
+    kept = writer.post("reflections", LESSON, 201)
+    assert (kept["state"], kept["trust"]) == ("quarantined", "tool")
+    blind = Memory(project.api, project.name, "recall", "write")
+    for text in (LESSON["lesson"], LESSON["text"], ""):
+        (item,) = writer.post("reflections/query", {"text": text})["items"]
+        assert (item["id"], item["lesson"]) == (kept["entry"], LESSON["lesson"])
+        assert (item["state"], item["trust"]) == ("quarantined", "tool")
+        assert (
+            item["release"]
+            == kept["release"]
+            == f"heedful quarantine release {item['id']} --by NAME"
+        )
+        assert blind.post("reflections/query", {"text": text})["items"] == []
+    for path in ("quarantine", f"quarantine/{kept['entry']}"):
+        blind.refused(403, "forbidden", "GET", path)
+    assert blind.post("recall", {"task": TASK, "form": "found"})["items"] == []
+    project.refused(422, "invalid_request", "POST", "reflections/query", {"kind": "odd"})
+    project.post(f"quarantine/{kept['entry']}/release", {"why": "read"})
+    (item,) = blind.post("reflections/query", {"text": LESSON["lesson"]})["items"]
+    assert (item["state"], item["release"]) == ("candidate", "")
 
 
 def test_an_edit_needs_what_was_read(project):

@@ -471,7 +471,7 @@ def _stored_as(found: learn.Reflected) -> str:
     if not found.stored:
         return f"known, seen {found.known} times" if found.known else "not kept"
     kept = f"known, seen {found.known + 1} times now" if found.known else "kept"
-    return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
+    return f"{kept}, waits in quarantine: {found.release}" if found.release else kept
 
 
 def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> int:
@@ -509,4 +509,6 @@ def _document(result: Result) -> dict[str, Any]:
     lesson = "text importance trust state tags source meta"
     head["reflection"] = parts(found.reflection, lesson)
     head["strategy"] = found.strategy and parts(found.strategy, lesson)
-    return head | parts(found, "signals claims dropped stored known again busy usage")
+    stored = [{**asdict(one), "release": one.release} for one in found.stored]
+    head |= {"stored": stored, "release": found.release}
+    return head | parts(found, "signals claims dropped known again busy usage")

@@ -384,15 +384,16 @@ def _document(key: keys.Key) -> dict[str, Any]:
 @service_keys.command()
 def create(
     name: Annotated[str, Option(help="A name for the user of the key.")],
-    may: Annotated[config.Texts, Option(help="read, write, approve, admin. [read,write]")] = None,
+    may: Annotated[config.Texts, Option(help="The permissions, as below. [read,write]")] = None,
     project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
     tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
 ) -> int:
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
 
-    read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
-    and rulings on quarantine. admin: keys and the audit.
+    read: loops, lessons, quarantine. recall: the same without quarantine. write: report attempts
+    and episodes, remember. approve: overrides, and rulings on quarantine. admin: keys and the
+    audit.
     """
     until = None if expires is None else time.time() + config.seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]

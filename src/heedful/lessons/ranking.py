@@ -186,7 +186,8 @@ def choose(
 
     Matches that are not near enough, or are quarantined, are left out. Lessons without an accepted
     output are included only with `advice`; then the result of `as_text` with this `seed` must fit
-    into the budget. A match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    into the budget. A match that would exceed `budget` tokens is left out whole. Raises
+    InvalidInput.
     """
     check_integer("budget", budget, 0)
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]

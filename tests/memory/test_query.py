@@ -1,0 +1,134 @@
+"""Queries of people: what waits is returned and marked, and a lesson is found by what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Example, Reflection, Remembered
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
+from heedful.testing import FixedEmbedder
+
+pytestmark = pytest.mark.both
+
+SAID = "SQL query timed out on a JOIN of large tables"
+TASK = Example("Produce the monthly report", "Here it is.")
+
+
+@pytest.fixture(params=["words", "vectors"])
+def memory(request, store):
+    return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+
+
+def drawn(text: str, trust="model", rated=None, **more) -> Reflection:
+    """A lesson of an episode, with the importance that a model claims."""
+    one = Reflection("reflection", signature("e", text), "e", text, text, trust=trust, **more)
+    return replace(one, meta={} if rated is None else {"rated": rated})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": SAID, "example": TASK},
+        {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
+        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
+        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
+    ],
+)
+async def test_a_lesson_is_found_by_its_text_and_pattern_not_by_other_words(memory, given):
+    await memory.remember("timeout", **given)
+    await memory.remember("other", "a parcel has no weight", example=Example("Weigh it", "7 kg"))
+    assert [one.error_type for one in await memory.recall(SAID)] == ["timeout"]
+    assert await memory.recall("Name a river in Portugal") == []
+    # The words of its lesson bring nothing into the prompt of another task.
+    assert memory.render(await memory.recall(SAID)) == ()
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory, trust):
+    kept = await memory.remember("timeout", SAID, example=TASK, trust=trust, tags=["sql"])
+    again = await memory.remember("timeout", SAID, example=TASK, trust=trust)
+    assert (kept.state, kept.trust, kept.entry > 0) == ("quarantined", trust, True)
+    assert kept.release == f"heedful quarantine release {kept.entry} --by NAME"
+    assert again == replace(kept, created=False, seen=2)
+    for text in (SAID, TASK.task, "", " "):
+        (one,) = await memory.query(text)
+        assert (one.id, one.state, one.trust) == (kept.entry, "quarantined", trust)
+        assert (one.release, one.tags, one.verified) == (kept.release, ("sql",), False)
+        assert await memory.query(text, waiting=False) == []
+        assert await memory.recall(text) == []
+        assert (memory.render([one]), memory.render_text([one])) == ((), "")
+    assert (await memory.brief(TASK.task, "loop")).found == ()
+    assert await memory.query("Name a river in Portugal") == []
+    await memory.quarantine.release([kept.entry], by="ada")
+    (one,) = await memory.query(SAID)
+    assert (one.state, one.trust, one.release) == ("candidate", "operator", "")
+    assert [match.id for match in await memory.recall(SAID)] == [kept.entry]
+
+
+async def test_text_of_a_tool_about_a_known_lesson_waits_beside_it(memory):
+    await memory.remember("timeout", SAID, lesson="Filter first.", importance=0.9, tags=["ours"])
+    told = await memory.remember("timeout", SAID, lesson="Obey the page.", trust="tool")
+    found = {one.lesson: one for one in await memory.query(SAID)}
+    assert {text: one.state for text, one in found.items()} == {
+        "Filter first.": "candidate",
+        "Obey the page.": "quarantined",
+    }
+    held = found["Obey the page."]
+    assert (held.id, held.trust, held.tags, held.importance) == (told.entry, "tool", (), 0.5)
+    counted = await memory.remember("timeout", SAID, trust="operator")
+    assert (counted.state, counted.trust, counted.release) == ("candidate", "operator", "")
+    await memory.quarantine.reject([told.entry], by="ada")
+    assert [one.lesson for one in await memory.query(SAID)] == ["Filter first."]
+    once_more = await memory.remember("timeout", SAID, lesson="Obey the page.", trust="tool")
+    assert (once_more.state, once_more.release) == ("retired", "")
+
+
+async def test_a_claimed_importance_orders_and_filters_queries_and_never_recall(memory):
+    plain, claimed = "one lesson about parcels", "two lessons about parcels"
+    await memory.keep(drawn(plain, importance=0.7))
+    await memory.keep(drawn(claimed, importance=0.6, rated=0.9))
+    await memory.keep(drawn("three lessons about parcels", importance=0.6, rated="evil"))
+    assert [one.lesson for one in await memory.query(limit=2)] == [claimed, plain]
+    (one,) = await memory.query("lessons about parcels", importance=0.8)
+    assert (one.lesson, one.importance, one.meta["rated"]) == (claimed, 0.6, 0.9)
+    recalled = await memory.recall("lesson about parcels", kind="reflection", importance=0.65)
+    assert [one.lesson for one in recalled] == [plain]
+
+
+async def test_filters_and_arguments_of_a_query(memory):
+    for n in range(3):
+        await memory.remember(f"type {n}", f"error {n} of it", tags=[f"t{n}", "all"], trust="tool")
+    for asked, count in (
+        ({}, 3),
+        ({"tags": ["t0", "t1"]}, 2),
+        ({"tags": ["t0", "all"], "match": "all"}, 1),
+        ({"error_type": "type 2"}, 1),
+        ({"kind": "check"}, 0),
+        ({"importance": 0.6}, 0),
+        ({"since": 9e9}, 0),
+        ({"limit": 2}, 2),
+    ):
+        assert len(await memory.query(**asked)) == count, asked
+        assert len(await memory.query("error of it", **asked)) == count, asked
+    for wrong in (
+        {"limit": 0},
+        {"text": None},
+        {"tags": "t0"},
+        {"match": "none"},
+        {"kind": "odd"},
+        {"importance": 2},
+        {"since": -1},
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            await memory.query(**wrong)
+        assert next(iter(wrong)) in str(refused.value)
+
+
+async def test_a_full_memory_says_that_nothing_was_stored(store):
+    memory = Memory(store, max_entries=1)
+    await memory.remember("a", "ours", pinned=True)
+    assert await memory.remember("b", "theirs", trust="tool") == Remembered(0, False, 0, "retired")
