@@ -263,7 +263,8 @@ async def query_reflections(
         for kind in PRODUCTS
         for one in await memory.query(text, k, kind=kind, waiting=waiting, **options)
     ]
-    found.sort(key=answer_order(time.time()))
+    now = time.time()
+    found.sort(key=lambda one: answer_order(one, now))
     return [asdict(ReflectionRow.of(one)) for one in found[:k]]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
@@ -103,32 +103,28 @@ def rank_answers(
     kept = [one for one in found if claimed_importance(one) >= least]
     if text.strip():
         kept = rank(text, kept, len(kept), now)
-    kept.sort(key=answer_order(now))
+    kept.sort(key=lambda one: answer_order(one, now))
     distinct: dict[tuple[int, str], Match] = {}
     for one in kept:
         distinct.setdefault((one.reflection, one.lesson), one)
     return list(distinct.values())[:limit]
 
 
-def answer_order(now: float) -> Callable[[Match], tuple[float, float, float]]:
+def answer_order(match: Match, now: float) -> tuple[float, float, float]:
     """Return the key that sorts the answers to a query: by relevance, importance and age.
 
     The importance is what the author of the lesson claims, if the author claims any.
     """
-
-    def key(match: Match) -> tuple[float, float, float]:
-        claimed = replace(match, importance=claimed_importance(match))
-        fit = round(relevance(claimed) * worth(claimed, now), 6)
-        return -fit, -claimed.importance, -claimed.at
-
-    return key
+    claimed = replace(match, importance=claimed_importance(match))
+    return -round(relevance(match) * worth(claimed, now), 6), -claimed.importance, -match.at
 
 
 def claimed_importance(match: Match) -> float:
     """Return the importance that the author of a lesson claims, by default heedful's own."""
-    rated = match.meta.get("rated")
-    known = isinstance(rated, int | float) and 0 <= rated <= 1  # an import may contain anything
-    return float(rated) if known else match.importance
+    rated = match.meta.get("rated")  # an import may contain anything
+    if isinstance(rated, int | float) and 0 <= rated <= 1:
+        return float(rated)
+    return match.importance
 
 
 def relevance(match: Match) -> float:

@@ -306,22 +306,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         items = (await self.call("POST", "recall", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 
-    async def query(
-        self,
-        text: str = "",
-        limit: int = 5,
-        *,
-        tags: Sequence[str] = (),
-        match: Literal["any", "all"] = "any",
-        kind: str = "",
-        importance: float = 0.0,
-    ) -> list[records.Match]:
+    async def query(self, text: str = "", limit: int = 5, **filters: Any) -> list[records.Match]:
         """Return lessons to read, best first, with those in quarantine, as `Memory.query` does.
 
-        A key with the permission `recall` in place of `read` does not get those in quarantine.
+        The `filters` are `tags`, `match`, `kind` and `importance`. A key with the permission
+        `recall` in place of `read` does not get lessons in quarantine.
         """
-        body: Any = {"text": text, "limit": limit, "tags": list(tags), "match": match}
-        body |= {"kind": kind or None, "importance": importance}
+        body = {"text": text, "limit": limit, **filters}
         items = (await self.call("POST", "reflections", "query", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 

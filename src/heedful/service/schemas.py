@@ -575,10 +575,8 @@ class LessonQuery(Body):
     limit: Annotated[int, Field(ge=1, le=100)] = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
-    kind: Kind | None = None
-    error_type: Annotated[Text, Field(max_length=200)] = ""
+    kind: Kind | Literal[""] = ""
     importance: Share = 0.0
-    since: _Seconds = 0.0
 
 
 class QueriedLesson(RecallItem):
@@ -589,12 +587,6 @@ class QueriedLesson(RecallItem):
 
     meta: dict[str, Any]
     release: str
-
-
-class LessonQueryAnswer(Answer):
-    """The lessons that a query found, best first."""
-
-    items: list[QueriedLesson]
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,14 +124,14 @@ async def create(
 
 
 @lessons.post("/reflections/query")
-async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.LessonQueryAnswer:
+async def query(body: schemas.LessonQuery, caller: Reading) -> Page[schemas.QueriedLesson]:
     """Find lessons to read, with those in quarantine if the key has the permission `read`.
 
     Never put an item with the state `quarantined` into a prompt.
     """
-    fields = {**body.model_dump(exclude={"tenant"}), "kind": body.kind or ""}
-    found = await caller.memory.query(**fields, waiting=caller.sees_quarantine)
-    return schemas.LessonQueryAnswer(items=list(map(schemas.QueriedLesson.of, found)))
+    asked = body.model_dump(exclude={"tenant"})
+    found = await caller.memory.query(**asked, waiting=caller.sees_quarantine)
+    return Page(items=list(map(schemas.QueriedLesson.of, found)), next=None)
 
 
 @lessons.get("/reflections")

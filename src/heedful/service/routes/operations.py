@@ -92,7 +92,7 @@ async def create(
     for project in body.projects:
         caller.within(project)
     for may in body.may:
-        caller.needs(may, *(["read"] if may == "recall" else []))
+        caller.needs(may, "read" if may == "recall" else may)
     request.scope["state"]["secret"] = True  # the answer is not stored
     id = key_store.new_id()
     caller.record("key.create", body.name, id=id, projects=list(body.projects), may=list(body.may))
