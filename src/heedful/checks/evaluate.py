@@ -54,20 +54,15 @@ def context() -> Context:
     return _context.get()
 
 
+@dataclass(slots=True)
 class UserCode:
     """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
 
     Errors of heedful pass unchanged.
     """
 
-    __slots__ = ("failed", "kinds")
-
-    def __init__(
-        self,
-        failed: Callable[[BaseException], errors.HeedfulError],
-        kinds: tuple[type[BaseException], ...] = (Exception,),
-    ) -> None:
-        self.failed, self.kinds = failed, kinds
+    failed: Callable[[BaseException], errors.HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
 
     def __enter__(self) -> None: ...
 

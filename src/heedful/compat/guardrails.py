@@ -413,7 +413,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields about an attempt. Raises NotFound, StoreError."""
+    """Return all fields of the attempt that `loop_id` names. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, number = await loops.known(loop_id)
     made = len(stored.loop.attempts)

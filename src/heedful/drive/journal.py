@@ -169,7 +169,7 @@ class Journal:
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write `entry` in one transaction; the first decision also writes changed settings.
+        """Write `entry` in one transaction, and the settings if this run has changed them.
 
         Raises LeaseLost if another process drives the loop, and other StoreErrors.
         """

@@ -500,7 +500,7 @@ class Prompts:
     partial: str = _PARTIAL
 
     def of(self, outcome: Ended) -> str:
-        """Return the instruction for an episode with this outcome."""
+        """Return the instruction to the model for an episode that ended with `outcome`."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 

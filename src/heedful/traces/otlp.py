@@ -294,7 +294,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn each object with numeric keys into a list, sorted by key, of what its entries wrap."""
+    """Replace each object with numeric keys by the list of its unwrapped values, sorted by key."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
