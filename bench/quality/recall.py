@@ -15,7 +15,6 @@ from typing import Any
 import heedful
 from bench.quality.rows import Row, read
 from heedful.lessons.lesson import Match
-from heedful.lessons.ranking import relevance
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
@@ -77,7 +76,7 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
 
 def best(found: Sequence[Match]) -> float:
     """The relevance of the best of them, 0 of none."""
-    return max(map(relevance, found), default=0.0)
+    return max((one.relevance for one in found), default=0.0)
 
 
 def best_alike(pairs: Mapping[str, Rows]) -> Scores:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.lesson import Example, Match
-from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank, relevance, worth
+from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank, worth
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message, tokens
 from tests.lessons.support import found
@@ -62,7 +62,7 @@ def test_how_many_words_must_be_shared_without_meanings(task, shown):
     ],
 )
 def test_relevance_is_made_of_two_measures(fields, relevant):
-    assert relevance(found(1, "t", **fields)) == pytest.approx(relevant)
+    assert found(1, "t", **fields).relevance == pytest.approx(relevant)
 
 
 def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
@@ -131,7 +131,7 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     assert len(ranked) <= limit
     assert all(replace(one, overlap=0.0) in stored for one in ranked)
     assert all(one.overlap == 0 for one in ranked if one.cosine is not None)
-    assert all(0 <= relevance(one) <= 1 for one in ranked)
+    assert all(0 <= one.relevance <= 1 for one in ranked)
     pairs = [(one.example.task, one.example.accepted) for one in ranked]
     assert len(pairs) == len(set(pairs))
     unique = list({one.id: one for one in stored}.values())

@@ -417,7 +417,7 @@ async def test_a_strategy_is_a_hint(memory):
 )
 async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
     made = await reflect(episode, memory=memory, trust=trust)
-    assert made.quarantined
+    assert made.state == "quarantined"
     assert (made.reflection.trust, made.strategy.trust) == whose
     assert made.strategy.state == ("candidate" if whose[1] == "model" else "quarantined")
     assert await memory.recall(TASK, kind="reflection") == []
@@ -564,7 +564,7 @@ async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
     await memory.quarantine.revoke("page", by="me")
     assert table(memory, "select 1 from reflection where kind = 'reflection'") == []
     later = await reflect(replace(episode, goal="g"), memory=memory)
-    assert later.quarantined  # what it rests on is gone
+    assert later.state == "quarantined"  # what it rests on is gone
 
 
 async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory):

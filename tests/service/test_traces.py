@@ -83,7 +83,7 @@ def test_an_episode_that_is_waited_for_is_reflected_on(project):
     done = project.put_in(query="?wait=true", status=200)
     assert (done["state"], done["taught"]["by"]) == ("reflected", "rules")
     assert "no order A17" in done["taught"]["text"]
-    assert done["taught"]["quarantined"] is True
+    assert done["taught"]["state"] == "quarantined"
     assert [one["created"] for one in done["taught"]["written"]] == [True, True]
     assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
     again = project.put_in(query="?wait=true", status=200)["taught"]

@@ -483,7 +483,7 @@ def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> 
     words += f", {others} left to others" if others else ""
     words += f", {failed} failed" if failed else ""
     then = following("lessons") if new and not failed else ""
-    if then and any(one.quarantined for one in new):
+    if then and any(one.release for one in new):
         then = following("quarantine", "list")
     record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
     if damage is None or not call().json:

@@ -246,6 +246,16 @@ class Match:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def relevance(self) -> float:
+        """How well the match fits the query, 0..1.
+
+        It is the mean of `coverage` and `cosine`; without a vector, `coverage` times `keyword`.
+        """
+        if self.cosine is None:
+            return self.coverage * (self.keyword or 0.0)
+        return (self.coverage + max(0.0, self.cosine)) / 2
+
+    @property
     def verified(self) -> bool:
         """True if paired evidence verified the example."""
         return self.state == "verified"

@@ -79,7 +79,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
         one = replace(match, overlap=overlap) if overlap else match
         if similar or one.coverage >= COVERAGE or _nearness(one):
             related.append(one)
-    related.sort(key=lambda match: _order(relevance(match), match, now))
+    related.sort(key=lambda match: _order(match.relevance, match, now))
     distinct: dict[tuple[str, str], Match] = {}
     for match in related:
         distinct.setdefault((match.example.task, match.example.accepted or match.lesson), match)
@@ -116,7 +116,7 @@ def answer_order(match: Match, now: float) -> tuple[float, float, float]:
     The importance is what the author of the lesson claims, if the author claims any.
     """
     claimed = replace(match, importance=claimed_importance(match))
-    return -round(relevance(match) * worth(claimed, now), 6), -claimed.importance, -match.at
+    return -round(match.relevance * worth(claimed, now), 6), -claimed.importance, -match.at
 
 
 def claimed_importance(match: Match) -> float:
@@ -125,16 +125,6 @@ def claimed_importance(match: Match) -> float:
     if isinstance(rated, int | float) and 0 <= rated <= 1:
         return float(rated)
     return match.importance
-
-
-def relevance(match: Match) -> float:
-    """Return how well a match fits the query, 0..1.
-
-    It is the mean of `coverage` and `cosine`; without a vector, it is `coverage` times `keyword`.
-    """
-    if match.cosine is None:
-        return match.coverage * (match.keyword or 0.0)
-    return (match.coverage + max(0.0, match.cosine)) / 2
 
 
 def worth(match: Match, now: float = 0.0) -> float:

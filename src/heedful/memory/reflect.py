@@ -77,11 +77,6 @@ class Reflected:
         return str(self.reflection.meta["by"])
 
     @property
-    def quarantined(self) -> bool:
-        """True if the reflection or the strategy is in quarantine."""
-        return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
-
-    @property
     def state(self) -> State:
         """The state of the reflection, as stored if it is stored."""
         return self.stored[0].state if self.stored else self.reflection.state

@@ -80,11 +80,6 @@ class Caller:
         """Add an audit entry to the transaction of the next write; `detail` is JSON data."""
         store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
-    @property
-    def sees_quarantine(self) -> bool:
-        """True if the key may read what waits in quarantine."""
-        return "read" in self.key.may
-
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
         if not set(may) & set(self.key.may):

@@ -303,8 +303,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> list[records.Match]:
         """Return examples and lessons that fit the task, best first; record no exposures."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
-        items = (await self.call("POST", "recall", body=body))["items"]
-        return _read(list[records.Match], [{**item, "example": item} for item in items])
+        return _read(list[records.Match], (await self.call("POST", "recall", body=body))["items"])
 
     async def query(self, text: str = "", limit: int = 5, **filters: Any) -> list[records.Match]:
         """Return lessons to read, best first, with those in quarantine, as `Memory.query` does.
@@ -313,8 +312,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         `recall` in place of `read` does not get lessons in quarantine.
         """
         body = {"text": text, "limit": limit, **filters}
-        items = (await self.call("POST", "reflections", "query", body=body))["items"]
-        return _read(list[records.Match], [{**item, "example": item} for item in items])
+        answer = await self.call("POST", "reflections", "query", body=body)
+        return _read(list[records.Match], answer["items"])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is unverified.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from heedful.lessons import lesson as lessons
-from heedful.lessons import proof, ranking, trust
+from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.models.contract import Message
@@ -392,7 +392,6 @@ class ReflectionOutcome(Answer):
     by: str
     strategy: str | None
     importance: float
-    quarantined: bool
     state: lessons.State
     trust: lessons.Trust
     release: str
@@ -537,35 +536,12 @@ class RecallRequest(Body):
     form: Literal["messages", "text", "found"] = "messages"
 
 
-class RecallItem(Answer):
-    """A worked example, or a lesson without an example; `reflection` is the id of the lesson."""
-
-    id: int
-    reflection: int
-    kind: str
-    signature: str
-    error_type: str
-    lesson: str
-    task: str
-    accepted: str
-    rejected: str
-    wrong: str
-    state: lessons.State
-    trust: lessons.Trust
-    verified: bool
-    seen: int
-    importance: float
-    useful: float
-    relevance: float
-    at: float
-    tags: list[str]
-    source: str
-
-    @classmethod
-    def of(cls, match: lessons.Match) -> Self:
-        """Return the item for a match."""
-        near = min(1.0, max(0.0, ranking.relevance(match)))
-        return cls.read(match.example, match, relevance=near, source=ranking.provenance(match))
+QueriedLesson = Annotated[
+    lessons.Match, Shape(also={name: name for name in ("verified", "relevance", "release")})
+]
+RecallItem = Annotated[
+    lessons.Match, Shape(omit=("meta",), also={"verified": "verified", "relevance": "relevance"})
+]
 
 
 class LessonQuery(Body):
@@ -577,16 +553,6 @@ class LessonQuery(Body):
     match: Literal["any", "all"] = "any"
     kind: Kind | Literal[""] = ""
     importance: Share = 0.0
-
-
-class QueriedLesson(RecallItem):
-    """A lesson that a query found; `meta` is the data stored with it.
-
-    If its `state` is `quarantined`, the command `release` releases it.
-    """
-
-    meta: dict[str, Any]
-    release: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
     Those that wait in quarantine are marked by their `state`. A key with `recall` in place of
     `read` does not get them.
     """
-    options: Any = {"store": caller.memory, "waiting": caller.sees_quarantine}
+    options: Any = {"store": caller.memory, "waiting": "read" in caller.key.may}
     options |= question.model_dump(exclude=WHO)
     place = caller.scope.tenant, caller.scope.project
     return {"reflections": await engine.query_reflections(*place, **options)}

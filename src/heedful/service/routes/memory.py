@@ -53,9 +53,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-    items = list(map(schemas.RecallItem.of, found))
-    caller.setup.metrics.recalled.inc(len(items))
-    return schemas.RecallAnswer(items, list(messages), text, exposure)
+    caller.setup.metrics.recalled.inc(len(found))
+    return schemas.RecallAnswer(found, list(messages), text, exposure)
 
 
 @router.post("/outcomes")
@@ -130,8 +129,8 @@ async def query(body: schemas.LessonQuery, caller: Reading) -> Page[schemas.Quer
     Never put an item with the state `quarantined` into a prompt.
     """
     asked = body.model_dump(exclude={"tenant"})
-    found = await caller.memory.query(**asked, waiting=caller.sees_quarantine)
-    return Page(items=list(map(schemas.QueriedLesson.of, found)), next=None)
+    found = await caller.memory.query(**asked, waiting="read" in caller.key.may)
+    return Page(items=found, next=None)
 
 
 @lessons.get("/reflections")
