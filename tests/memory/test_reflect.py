@@ -548,7 +548,7 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     attempts = [Attempt(n, Candidate.of(text), wrong) for n, text in ((1, "7"), (2, "8"))]
     loop = Loop("loop 1", (Goal("x", 0.5),), tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
-    assert (made.reflection.trust, made.quarantined) == ("model", False)
+    assert (made.reflection.trust, made.state) == ("model", "candidate")
     said = "unit said “no unit” [attempt 1, finding 1]. The answer was “8” [attempt 2]."
     assert (made.text, made.strategy.text) == (said, "Name the unit.")
 
