@@ -1,5 +1,7 @@
 """Functions with the names, arguments and results of earlier reflection systems."""
 
+from heedful.compat.guardrails import FATIGUE_CONFIG as FATIGUE_CONFIG
+from heedful.compat.guardrails import RERUN_CONFIG as RERUN_CONFIG
 from heedful.compat.guardrails import GuardedLoops as GuardedLoops
 from heedful.compat.guardrails import LoopGuardrails as LoopGuardrails
 from heedful.compat.guardrails import calculate_fatigue_score as calculate_fatigue_score
@@ -8,8 +10,11 @@ from heedful.compat.guardrails import enforce_rerun_limits as enforce_rerun_limi
 from heedful.compat.guardrails import get_guardrails_status as get_guardrails_status
 from heedful.compat.guardrails import get_loop_trace as get_loop_trace
 from heedful.compat.guardrails import log_rerun_reasoning as log_rerun_reasoning
+from heedful.compat.guardrails import make_rerun_decision as make_rerun_decision
 from heedful.compat.guardrails import override_guardrails as override_guardrails
 from heedful.compat.guardrails import process_loop_completion as process_loop_completion
+from heedful.compat.guardrails import process_loop_reflection as process_loop_reflection
+from heedful.compat.guardrails import track_bias as track_bias
 from heedful.compat.mistakes import Reflection as Reflection
 from heedful.compat.mistakes import clear as clear
 from heedful.compat.mistakes import compute_error_signature as compute_error_signature
