@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from heedful.loop import codec, decide, record, stop
 from heedful.store.loops import BIAS
@@ -19,6 +19,24 @@ ENDED: Mapping[str, str] = {
     "fatigue": "fatigue_threshold_exceeded",
 }
 T = TypeVar("T")
+
+
+class Record(Mapping[str, Any]):
+    """A dataclass whose fields are also the keys of a mapping, except fields with a "_"."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __getitem__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.__dataclass_fields__ if not name.startswith("_"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
