@@ -15,6 +15,7 @@ from heedful.compat.guardrails import override_guardrails as override_guardrails
 from heedful.compat.guardrails import process_loop_completion as process_loop_completion
 from heedful.compat.guardrails import process_loop_reflection as process_loop_reflection
 from heedful.compat.guardrails import track_bias as track_bias
+from heedful.compat.mistakes import MemoryManager as MemoryManager
 from heedful.compat.mistakes import Reflection as Reflection
 from heedful.compat.mistakes import clear as clear
 from heedful.compat.mistakes import compute_error_signature as compute_error_signature
@@ -32,7 +33,15 @@ from heedful.compat.refining import check_convergence as check_convergence
 from heedful.compat.refining import has_converged as has_converged
 from heedful.compat.refining import improvement_score as improvement_score
 from heedful.compat.refining import run_iteration as run_iteration
-from heedful.compat.reflections import Generated as Generated
+from heedful.compat.reflections import ErrorCategory as ErrorCategory
+from heedful.compat.reflections import ErrorInfo as ErrorInfo
+from heedful.compat.reflections import Event as Event
+from heedful.compat.reflections import EventType as EventType
+from heedful.compat.reflections import OutcomeType as OutcomeType
+from heedful.compat.reflections import ReflectionContext as ReflectionContext
+from heedful.compat.reflections import ReflectionEngine as ReflectionEngine
+from heedful.compat.reflections import ReflectionEngineV2 as ReflectionEngineV2
+from heedful.compat.reflections import ReflectionResult as ReflectionResult
 from heedful.compat.reflections import Reflections as Reflections
 from heedful.compat.reflections import generate_reflection as generate_reflection
 from heedful.compat.reflections import query_reflections as query_reflections

@@ -15,7 +15,7 @@ from typing import Any
 from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat import answers
-from heedful.compat.answers import ALIGNMENT, BIAS, DRIFT, LoopView
+from heedful.compat.answers import ALIGNMENT, DRIFT, LoopView
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
@@ -26,6 +26,7 @@ from heedful.pipeline.pipeline import read_settings
 from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
+from heedful.store.loops import BIAS
 from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
@@ -581,7 +582,7 @@ async def track_bias(
     completion, loops = Completion(bias_tags=bias_tags), GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
     findings = completion.evaluation.findings if completion.evaluation else ()
-    tags = {
+    tags: dict[str, dict[str, Any]] = {
         one.key: {"tag": one.key.removeprefix(BIAS), "severity": one.severity} for one in findings
     }
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, tags)

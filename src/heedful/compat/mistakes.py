@@ -92,6 +92,13 @@ def create_reflection_from_evaluation(
     return Reflection(*about, query or "", iteration, lesson.meta["quality_improvement"])
 
 
+def check_manager(manager: object) -> object:
+    """Return a memory manager. Raises InvalidInput if it lacks a method."""
+    if not all(callable(getattr(manager, name, None)) for name in ("remember", "recall")):
+        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
+    return manager
+
+
 async def persist_reflection(
     reflection: Reflection | Mapping[str, Any],
     memory_manager: Memory | MemoryManager,
@@ -127,7 +134,7 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
     """Return the lesson of a reflection without secrets. Raises InvalidInput."""
     if not isinstance(reflection, Mapping):
         raise InvalidInput("reflection", reflection, "a Reflection, or a mapping with its fields")
-    given = {name: reflection.get(name) for name in Reflection.__dataclass_fields__}
+    given: dict[str, Any] = {name: reflection.get(name) for name in Reflection.__annotations__}
     iteration, delta = given.pop("iteration"), given.pop("quality_delta")
     check_texts(**given)
     check_integer("iteration", iteration, 0)
@@ -194,8 +201,7 @@ async def _with_signature(
     if isinstance(manager, Memory):
         tagged = LessonFilter(kind="error", error_type=error_type, tag=tag)
         return await manager.store.read(manager.scope, patterns.list_lessons, tagged, limit)
-    if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
-        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
+    check_manager(manager)
     options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}
     found = (await manager.recall(topic=exact, **options))["memories"]
     tags = {tag, error_type or tag}

@@ -191,7 +191,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
 reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatible"])
 
 
-@reflections.post("/generate", response_model=engine.ReflectionAnswer)
+@reflections.post("/generate", response_model=engine.ReflectionResult)
 async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
 
