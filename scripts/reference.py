@@ -16,7 +16,7 @@ import griffe
 import typer
 
 import heedful
-from heedful import checks
+from heedful import checks, compat
 from heedful.cli.app import COMMANDS, app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ else to standard error. [Settings](reference.md#settings) and [exit codes](refer
 are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.
-MODULES = ("checks.numbers", "compat", "errors", "loop.policies", "models", "testing", "traces")
+MODULES = ("checks.numbers", "errors", "loop.policies", "models", "testing", "traces")
 PREFIXES = {"loop.policies": "policies"}
 WIDTH = 100
 MARKS = {
@@ -75,7 +75,7 @@ def names() -> str:
     """Return the page of the names, a part for each public package or module."""
     package = griffe.load("heedful", search_paths=[ROOT / "src"], try_relative_path=False)
     lines = [NAMES]
-    lazy: tuple[ModuleType, ...] = (heedful, checks)
+    lazy: tuple[ModuleType, ...] = (heedful, checks, compat)
     for room in lazy:
         lines += ["", f"## {room.__name__}"]
         for name, home in sorted(room._HOMES.items(), key=lambda pair: pair[0].lower()):

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 import heedful
-from heedful import checks
+from heedful import checks, compat
 
-PACKAGES = (heedful, checks)
+PACKAGES = (heedful, checks, compat)
 
 
 def stub_path(package: ModuleType) -> Path:

@@ -70,8 +70,8 @@ TRACE = shape(
     "reflection_persona"
 )
 GENERATED = shape(
-    "reflection_id strategy_id reflection_text strategy_text importance confidence tags "
-    "error_category source_event_ids related_memory_ids metadata generated_at",
+    "reflection_text strategy_text importance confidence tags error_category source_event_ids "
+    "related_memory_ids metadata generated_at reflection_id strategy_id",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from heedful import compat
 from heedful.compat.reflections import (
     Reflections,
     generate_reflection,
@@ -73,7 +75,7 @@ async def kept(store: Any) -> int:
 def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
     made = do(generate_reflection({**FAILED, "outcome": outcome}, store=store))
     shapes.has(made, shapes.GENERATED)
-    assert json.loads(json.dumps(made)) == made
+    assert json.loads(json.dumps(dict(made))) == {**made}
     assert 0 <= made["importance"] <= 1
     assert made["confidence"] == 0.5
     assert do(kept(store)) == 0
@@ -190,10 +192,150 @@ def test_a_context_that_cannot_be_read_is_said(store, context: Any):
         do(generate_reflection(context, store=store))
 
 
-def test_a_copy_of_a_result_is_not_stored_since_nobody_knows_whose_words_it_has(store):
-    made = do(generate_reflection(SPOKEN, store=store))
-    with pytest.raises(InvalidInput, match="generate_reflection"):
-        do(store_reflection(dict(made), "t", "p", store=store))
+@pytest.mark.parametrize(
+    "copied",
+    [
+        dict,
+        lambda made: {**made, "reflection_text": "Ask for the price by item number."},
+        lambda made: compat.ReflectionResult("Ask for it.", "Use item numbers.", importance=0.9),
+    ],
+    ids=["copy", "changed", "own"],
+)
+def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any):
+    made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
+    given = copied(made)
+    ids = [do(store_reflection(given, "t", "p", "s2", store=store)) for _ in range(2)]
+    assert ids[0] == ids[1]
+    assert (ids[0]["strategy_id"] is None) == (given["strategy_text"] is None)
+    waiting = do(Memory(store, Scope("t", "p")).quarantine.waiting())
+    texts = {one.lesson for one in waiting}
+    assert texts == {given["reflection_text"], given["strategy_text"]} - {None}
+    assert do(Memory(store, Scope("t", "p")).recall(given["reflection_text"])) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        ("All is well.", "result"),
+        ({"text": "All is well."}, "result"),
+        (compat.ReflectionResult("Ask.", importance=1.5), "importance"),
+        (compat.ReflectionResult("Ask.", confidence=-1), "confidence"),
+        (compat.ReflectionResult("Ask.", strategy_text=7), "strategy_text"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):
+    with pytest.raises(InvalidInput) as caught:
+        do(store_reflection(result, "t", "p", store=store))
+    assert caught.value.field == field
+    assert do(kept(store)) == 0
+
+
+# -- the types and the engine, as their callers write them
+
+
+def run_of(kind: Any) -> Any:
+    """The failed run in the types of `heedful.compat`, in mappings or in objects of a caller."""
+    if kind is dict:
+        return FAILED
+    if kind is SimpleNamespace:
+        events = [SimpleNamespace(**each) for each in EVENTS]
+        error = SimpleNamespace(**FAILED["error"])
+        return SimpleNamespace(**{**FAILED, "events": events, "error": error})
+    events = [
+        compat.Event("e1", compat.EventType.LLM_CALL, datetime.now(UTC), TASK, {}),
+        compat.Event("e2", compat.EventType.TOOL_CALL, 2.0, '{"item": "pot"}', {}, "price"),
+        compat.Event(
+            event_id="e3",
+            event_type=compat.EventType("tool_response"),
+            timestamp=3.0,
+            content="",
+            metadata={},
+            tool_name="price",
+            error={"message": "3 items match", "code": "E3"},
+        ),
+    ]
+    category = compat.ErrorCategory.TIMEOUT_ERROR
+    error = compat.ErrorInfo(category, "no answer within 30 s", {"seconds": 30})
+    return compat.ReflectionContext(
+        events, compat.OutcomeType.ERROR, "t", "p", "s1", error, TASK, "A price", ["m1"]
+    )
+
+
+@pytest.mark.parametrize("kind", [compat.ReflectionContext, dict, SimpleNamespace])
+def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
+    engine = compat.ReflectionEngine(store, trust="operator")
+    result = do(engine.generate_reflection(run_of(kind)))
+    expected = do(generate_reflection(FAILED, store=store, trust="operator"))
+    assert {**result, "generated_at": ""} == {**expected, "generated_at": ""}
+    assert result.error_category == result["error_category"] == compat.ErrorCategory.TIMEOUT_ERROR
+    ids = do(engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2"))
+    assert ids == {name: result[name] for name in ("reflection_id", "strategy_id")}
+
+
+def test_members_of_open_lists_are_made_of_any_name():
+    assert compat.ErrorCategory("odd_error") == "odd_error"
+    assert compat.EventType.TOOL_CALL == "tool_call"
+    assert compat.EventType("plan").name == "PLAN"
+    with pytest.raises(ValueError, match="odd"):
+        compat.OutcomeType("odd")
+
+
+def test_an_engine_uses_its_prompts_score_model_and_memory(store):
+    asked: list[str] = []
+    answer = {
+        "reflection": "The price of the blue kettle was a guess.",
+        "strategy": "Look the price up.",
+        "importance": 0.9,
+        "confidence": 0.8,
+        "tags": ["price"],
+    }
+
+    def model(messages: Any) -> str:
+        asked.append(str(messages))
+        return json.dumps(answer)
+
+    memory = Memory(store, Scope("other", "place"), max_entries=7)
+    engine = compat.ReflectionEngineV2(
+        "unused.db",
+        model=model,
+        memory_repository=memory,
+        prompts={"failure": "Say what a cook would say."},
+        score=lambda draft, episode: 0.65,
+        trust="operator",
+    )
+    result = do(engine.generate_reflection(SPOKEN))
+    assert "Say what a cook would say." in asked[0]
+    assert (result.reflection_text, result.tags) == (answer["reflection"], ["price"])
+    do(engine.store_reflection(result, "t", "p"))
+    assert (do(kept(store)), do(memory.count())) == (2, 0)
+    found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))
+    assert answer["reflection"] in [one["reflection_text"] for one in found]
+    with pytest.raises(InvalidInput, match="prompts"):
+        do(compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(SPOKEN))
+
+
+def test_a_repository_of_somebody_else_gets_and_gives_the_lessons(store):
+    entries: list[dict[str, Any]] = []
+
+    class Repository:
+        async def remember(self, **entry: Any) -> dict[str, Any]:
+            entries.append(entry)
+            return {"id": len(entries)}
+
+        async def recall(
+            self, *, topic: str, categories: list[str], tags: list[str], limit: int
+        ) -> dict[str, Any]:
+            return {"memories": entries[:limit]}
+
+    engine = compat.ReflectionEngine(store, memory_repository=Repository())
+    result = do(engine.generate_reflection(FAILED))
+    assert do(engine.store_reflection(result, "t", "p")) == {"reflection_id": 1, "strategy_id": 2}
+    (first, second) = do(engine.query_reflections("t", "p", TASK))
+    assert (first["content"], second["content"]) == (result.reflection_text, result.strategy_text)
+    assert do(engine.query_reflections("rival", "p", TASK)) == []
+    assert do(kept(store)) == 0
+    with pytest.raises(InvalidInput, match="memory_manager"):
+        compat.ReflectionEngine(store, memory_repository=7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

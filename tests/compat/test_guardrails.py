@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from heedful.checks.evaluate import Context
 from heedful.compat.guardrails import (
+    FATIGUE_CONFIG,
+    RERUN_CONFIG,
     GuardedLoops,
     LoopGuardrails,
     calculate_fatigue_score,
@@ -20,8 +22,11 @@ from heedful.compat.guardrails import (
     get_guardrails_status,
     get_loop_trace,
     log_rerun_reasoning,
+    make_rerun_decision,
     override_guardrails,
     process_loop_completion,
+    process_loop_reflection,
+    track_bias,
 )
 from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
@@ -476,10 +481,10 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
     assert score("loop_001", 0.1, 0.9, 0.95)[:3] == [1.0, 0.95, 0.05]
 
 
-def test_reasoning_is_logged_and_has_its_time(caplog):
+def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     caplog.set_level("INFO", "heedful")
     why = ["alignment", "drift"], "alignment_threshold_not_met"
-    told = do(log_rerun_reasoning("loop_001", *why))
+    told = do(log_rerun_reasoning("loop_001", *why, store=store))
     assert told.pop("timestamp")
     assert told == {
         "rerun_trigger": why[0],
@@ -490,8 +495,82 @@ def test_reasoning_is_logged_and_has_its_time(caplog):
     }
     said = "loop loop_001 runs again: alignment_threshold_not_met (Triggered by alignment, drift)"
     assert caplog.messages == [said]
-    own = do(log_rerun_reasoning("l", ["drift"], "r", "since I say so", "ops", "NOVA"))
-    assert list(own.values())[:-1] == [["drift"], "r", "since I say so", "ops", "NOVA"]
+    done(store, "loop_001", **POOR)
+    own = ["drift"], "r", "since I say so", "ops", "NOVA"
+    given_ = do(log_rerun_reasoning("loop_001", *own, store=store))
+    assert list(given_.values())[:-1] == list(own)
+    trace = do(get_loop_trace("loop_001", store=store))
+    shapes.has(trace, shapes.TRACE)
+    assert {name: trace[name] for name in given_ if name != "timestamp"} == {
+        name: value for name, value in given_.items() if name != "timestamp"
+    }
+    assert (trace["rerun_count"], trace["orchestrator_persona"]) == (1, "SAGE")
+    do(log_rerun_reasoning("elsewhere", *why, store=store))
+    assert do(get_loop_trace("elsewhere", store=store))["status"] == "pending"
+
+
+def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
+    def track(name: str, *tags: str) -> list[Any]:
+        told = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
+        assert list(told) == ["bias_echo", "repeated_tags", "repetition_counts"]
+        return list(told.values())
+
+    for _ in range(3):
+        assert track("a", "overconfidence", "overconfidence")[2] == {"overconfidence": 1}
+    first = done(store, "a", **POOR, bias_tags=[TAG])
+    assert done(store, "a", **POOR, bias_tags=[TAG]) == first  # it is the same completion
+    assert first["reflection_result"]["repetition_counts"] == {}
+    assert track("a", "overconfidence", "anchoring")[2] == {"overconfidence": 1, "anchoring": 1}
+    assert done(store, "a", **POOR, bias_tags=[TAG]) == first
+    assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
+    asked = do(detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store))
+    assert asked["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
+    third = done(store, "c", **POOR, bias_tags=[TAG])
+    assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
+    assert done(store, "b", **POOR)["decision_result"]["rerun_reason"] == "bias_echo_detected"
+    assert track("d", "overconfidence") == [True, ["overconfidence"], {"overconfidence": 4}]
+    elsewhere = GuardedLoops(store, Scope("default", "other"))
+    assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {"overconfidence": 1}
+
+
+def test_the_two_halves_of_a_completion_agree_with_it(store):
+    flags = {"override_fatigue": False, "override_max_reruns": True, "override_by": "ops"}
+    reflected = do(process_loop_reflection("loop_001", **flags, store=store, **FIRST))
+    decided = do(make_rerun_decision("loop_001", False, True, "ops", store=store))
+    whole = done(store, "loop_001", **FIRST)
+    assert (reflected, decided) == (whole["reflection_result"], whole["decision_result"])
+
+
+def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
+    done(store, "loop_001", **POOR)
+    own = replace(orchestrator, rules=(MaxAttempts(9),))
+    do(open_loop(store, Scope(), "own", "Sum up", policy=own))
+    monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 1)
+    monkeypatch.setitem(RERUN_CONFIG, "bias_repetition_threshold", 1)
+    monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)
+    assert do(enforce_rerun_limits("loop_001", store=store))["limit_reached"]
+    assert (
+        do(calculate_fatigue_score("loop_001", 0.7, 0.3, store=store))["reflection_fatigue"] == 0.2
+    )
+    assert do(detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
+    assert (
+        done(store, "loop_001_r1", **POOR)["decision_result"]["rerun_reason"]
+        == "max_reruns_reached"
+    )
+    assert done(store, "own", **POOR)["decision_result"]["max_reruns"] == 8
+    monkeypatch.setitem(RERUN_CONFIG, "alignment_threshold", 0.6)
+    monkeypatch.setitem(RERUN_CONFIG, "drift_threshold", 0.4)
+    assert done(store, "new", **POOR)["decision_result"]["decision"] == "finalize"
+    monkeypatch.setitem(RERUN_CONFIG, "max_rerun", 7)
+    with pytest.raises(InvalidInput, match="max_rerun"):
+        done(store, "newer", **POOR)
+
+
+def test_an_override_without_a_flag_is_refused(store):
+    done(store, "loop_001", **POOR)
+    with pytest.raises(InvalidInput) as caught:
+        do(override_guardrails("loop_001", override_by="ops", store=store))
+    assert caught.value.field == "override_fatigue"
 
 
 def test_the_trace_of_each_attempt(store):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful import compat
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
@@ -79,9 +80,8 @@ def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
         f"duplicate: lesson {first}, seen 2 times",
         f"duplicate: lesson {first}, seen 3 times",
     ]
-    seen = do(compat.has_seen_error_before("abc123", memory))
-    assert (bool(seen), seen.count) == (True, 3)
-    assert not do(compat.has_seen_error_before("abc", memory))
+    assert do(compat.has_seen_error_before("abc123", memory)) is True
+    assert do(compat.has_seen_error_before("abc", memory)) is False
 
 
 def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
@@ -107,18 +107,55 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
     assert (whole.example.task, whole.example.context) == (ONE.query, ONE.context)
 
 
-def test_five_similar_reflections_newest_first_or_those_of_a_type(memory):
+def test_one_signature_is_one_lesson_of_each_type(memory):
     def found(*options: Any) -> list[str]:
         entries = do(compat.retrieve_similar_reflections("abc123", memory, *options))
         return [entry["content"] for entry in entries]
 
-    for letter in "abcdefg":
-        one = replace(ONE, content=f"{letter} is another conflict")
-        do(compat.persist_reflection(one, memory, True))
+    ids = {
+        do(compat.persist_reflection(replace(ONE, content=f"{word} is a conflict"), memory, True))
+        for word in ("This", "Another", "This")
+    }
     other = replace(ONE, error_type="factual_error", content="It CONFLICTS.")
-    do(compat.persist_reflection(other, memory, True))
-    assert found() == ["It CONFLICTS.", *(f"{letter} is another conflict" for letter in "gfed")]
-    assert (found(9, "factual_error"), len(found(9))) == (["It CONFLICTS."], 8)
+    ids.add(
+        do(compat.persist_reflection(dict(other), memory_manager=memory, changed_behavior=True))
+    )
+    assert len(ids) == 2
+    assert found() == ["It CONFLICTS.", "This is a conflict"]
+    assert found(9, "factual_error") == ["It CONFLICTS."]
+    (known,) = do(compat.retrieve_similar_reflections("abc123", memory, error_type="conflict"))
+    assert known["seen"] == 3
+
+
+class Manager:
+    """A memory of somebody else, which keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+
+    async def remember(self, **entry: Any) -> dict[str, Any]:
+        assert list(entry) == ["content", "rationale", "category", "tags", "context"]
+        self.entries.append({"id": f"m{len(self.entries)}", **entry})
+        return self.entries[-1]
+
+    async def recall(
+        self, *, topic: str, categories: list[str], tags: list[str], limit: int
+    ) -> dict[str, Any]:
+        assert (topic, categories, tags) == ("abc123", ["reflection"], ["sig:abc123"])
+        return {"memories": self.entries[:limit]}
+
+
+def test_a_memory_manager_of_somebody_else_is_enough():
+    manager = Manager()
+    assert do(compat.has_seen_error_before("abc123", manager)) is False
+    ids = [do(compat.persist_reflection(ONE, manager, changed_behavior=True)) for _ in range(2)]
+    assert ids == ["m0", "m0"]
+    assert do(compat.has_seen_error_before("abc123", manager)) is True
+    (entry,) = do(compat.retrieve_similar_reflections("abc123", manager, error_type="conflict"))
+    assert (entry["content"], entry["context"]["iteration_count"]) == (ONE.content, 2)
+    assert do(compat.retrieve_similar_reflections("abc123", manager, error_type="other")) == []
+    with pytest.raises(InvalidInput, match="memory_manager"):
+        do(compat.has_seen_error_before("abc123", "heedful.db"))  # type: ignore[arg-type]
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):
@@ -131,9 +168,9 @@ def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds
 
     (id,) = {do(compat.persist_reflection(one, memory, True)) for one in [*made, *made]}
     for exact in signatures:
-        assert do(compat.has_seen_error_before(exact, memory)).count == 6
         (entry,) = do(compat.retrieve_similar_reflections(exact, memory))
-        assert (entry["id"], entry["tags"][-3:]) == (id, [f"sig:{one}" for one in signatures])
+        assert (entry["id"], entry["seen"]) == (id, 6)
+        assert entry["tags"][-3:] == [f"sig:{one}" for one in signatures]
 
 
 def test_a_secret_is_neither_stored_nor_cut_in_half(memory):
@@ -150,7 +187,7 @@ def test_a_merge_is_suggested_from_a_similarity_on(memory, caplog, threshold, sa
 
     first, second, _ = [
         do(compat.persist_reflection(one, memory, True, threshold))
-        for one in (ONE, replace(ONE, content=LIKE), ONE)
+        for one in (ONE, replace(ONE, content=LIKE, error_signature="def"), ONE)
     ]
     told = f"lesson {second} is like lesson {first} (0.89): they may be merged"
     assert [one for one in caplog.messages if "like" in one] == ([told] if said else [])
@@ -186,7 +223,29 @@ def test_entries_are_counted_and_cleared(memory):
     for n, expected in (("one", 1), ("two", 2), ("two", 2)):
         do(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))
         assert do(compat.count(memory)) == expected
-    do(compat.clear(memory))
+    do(memory.remember("timeout", "the server was late"))
+    assert do(compat.count(memory)) == 2
+    assert do(compat.clear(memory)) == 1  # lesson, with two examples
+    assert (do(compat.count(memory)), do(memory.count())) == (0, 1)
+
+
+def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
+    task = "Ask politely for the quarterly report."
+    answers = iter(["Send the report.", "Send the report, please."])
+    do(
+        heedful.run(
+            task,
+            generate=lambda task, hint: next(answers),
+            checks=[heedful.checks.contains("please")],
+            memory=memory,
+            store=memory.store,
+        )
+    )
+    (entry,) = do(compat.retrieve_similar(memory, task))
+    assert "please" in entry["mistake"]
+    assert entry["correction"] == "Send the report, please."
+    prompt = compat.format_for_prompt([entry])
+    assert all(entry[name] in prompt for name in ("prompt", "mistake", "correction"))
     assert do(compat.count(memory)) == 0
 
 

@@ -16,6 +16,7 @@ from tests.service.support import served
 COMPLETE = "/orchestrator/loop-complete"
 STATUS = "/orchestrator/guardrails-status"
 OVERRIDE = "/orchestrator/override-guardrails"
+TRACE = "/orchestrator/loop-trace"
 GENERATE, QUERY = "/api/v1/reflections/generate", "/api/v1/reflections/query"
 DOCUMENTED = {
     "loop_id": "loop_001",
@@ -85,6 +86,14 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         status = client.get(f"{STATUS}/loop_001").json()
         shapes.has(status, shapes.STATUS)
         assert status == EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
+        trace = client.get(f"{TRACE}/loop_001").json()
+        shapes.has(trace, shapes.TRACE)
+        example = EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
+        assert {**trace, "timestamp": ""} == {**example, "timestamp": ""}
+        assert refused(client.get(f"{TRACE}/nobody"), 404, "nobody")
+        assert refused(
+            client.post(f"{OVERRIDE}/loop_001", json={"override_by": "ops"}), 422, "loop_001"
+        )
         lifted = client.post(f"{OVERRIDE}/loop_001", json=LIFT)
         shapes.has(lifted.json(), shapes.OVERRIDE)
         wrong = client.post(COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"})
@@ -174,3 +183,29 @@ def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
     api.post(f"/v1/quarantine/{id}/release", json={"why": "read"})
     after = api.post(QUERY, json=ASKED).json()["reflections"]
     assert [one["state"] for one in after if one["kind"] == "reflection"] == ["candidate"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (COMPLETE, {**DOCUMENTED, **POOR}),
+        (f"{OVERRIDE}/loop_001", LIFT),
+        (GENERATE, TALK),
+        (QUERY, ASKED),
+    ],
+)
+def test_unknown_fields_are_ignored_and_named(api, path, body):
+    api.post(COMPLETE, json={**DOCUMENTED, **POOR})
+    plain = api.post(path, json=body).json()
+    assert "warnings" not in plain
+    answer = api.post(path, json={**body, "agent_version": 2, "nøise": None})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert list(told) == [*plain, "warnings"]
+    assert [
+        name for name in ("agent_version", "nøise") if any(name in one for one in told["warnings"])
+    ] == [
+        "agent_version",
+        "nøise",
+    ]
+    assert len(told["warnings"]) == 2

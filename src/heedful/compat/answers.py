@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from heedful.loop import codec, decide, record, stop
+from heedful.store.loops import BIAS
 from heedful.store.records import StoredLoop
 
 ALIGNMENT, DRIFT = "alignment", "drift"
-BIAS = "bias: "  # the prefix of the keys of findings that are bias tags
 VALID = "summary_valid"
 # The names of rules in these answers; other rules keep their names.
 ENDED: Mapping[str, str] = {
@@ -19,6 +19,24 @@ ENDED: Mapping[str, str] = {
     "fatigue": "fatigue_threshold_exceeded",
 }
 T = TypeVar("T")
+
+
+class Record(Mapping[str, Any]):
+    """A dataclass whose fields are also the keys of a mapping, except fields with a "_"."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __getitem__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.__dataclass_fields__ if not name.startswith("_"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
@@ -155,7 +173,7 @@ def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReflectionResult:
+class LoopReflection:
     """The scores, the repeated bias tags and the fatigue of a completion."""
 
     alignment_score: float | None
@@ -193,7 +211,7 @@ class LoopDecision:
 
     status: Literal["success"]
     loop_id: str
-    reflection_result: ReflectionResult
+    reflection_result: LoopReflection
     decision_result: DecisionResult
     orchestrator_persona: str | None
     timestamp: str
@@ -239,10 +257,33 @@ class GuardrailsOverride:
     override_reason: str | None
 
 
-TRACE = (
-    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
-    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
-    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
-    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
-    "reflection_persona"
-).split()
+@dataclass(frozen=True, slots=True)
+class LoopTrace:
+    """The answer of `get_loop_trace`: one attempt, its decision and the reasons."""
+
+    loop_id: str
+    status: Literal["pending", "completed", "finalized"]
+    timestamp: str | None
+    rerun_of: str | None
+    rerun_depth: int
+    rerun_count: int
+    max_reruns: int | None
+    bias_echo: bool
+    repeated_tags: list[str]
+    repetition_counts: dict[str, int]
+    threshold: int
+    trigger: str | None
+    action: str | None
+    reflection_fatigue: float
+    previous_fatigue: float
+    fatigue_increment: float
+    fatigue_increased: bool
+    improvement_detected: bool
+    threshold_exceeded: bool
+    rerun_reason: str | None
+    rerun_reason_detail: str | None
+    rerun_trigger: list[str]
+    force_finalize: bool
+    overridden_by: str | None
+    orchestrator_persona: str | None
+    reflection_persona: str | None

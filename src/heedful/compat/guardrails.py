@@ -9,13 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat import answers
-from heedful.compat.answers import ALIGNMENT, BIAS, DRIFT, LoopView
+from heedful.compat.answers import ALIGNMENT, DRIFT, LoopView
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
@@ -26,6 +26,7 @@ from heedful.pipeline.pipeline import read_settings
 from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
+from heedful.store.loops import BIAS
 from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
@@ -36,6 +37,7 @@ PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
 NOT_DONE = "Invalid reflection status. Must be 'done'."
+REASONING = "reasoning"  # the key of the note of `log_rerun_reasoning`
 # The rules that the flags fatigue, max_reruns and bias_echo override.
 RULES = ("fatigue", "attempts", "echo")
 COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # with their lowest values
@@ -105,6 +107,25 @@ class LoopGuardrails:
         return read_settings(cls, settings, {})
 
 
+_RERUN = (
+    "alignment_threshold drift_threshold max_reruns fatigue_threshold bias_repetition_threshold"
+)
+_FATIGUE = "base_increment improvement_threshold decay_rate critical_threshold max_fatigue"
+_DEFAULTS = asdict(LoopGuardrails())
+# Callers may change these mappings; each call of a function of this module reads them.
+RERUN_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _RERUN.split()}
+FATIGUE_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _FATIGUE.split()}
+CONFIG = "RERUN_CONFIG"  # the name of the policy of a loop that follows these mappings
+
+
+def configured() -> LoopGuardrails:
+    """Return the limits in RERUN_CONFIG and FATIGUE_CONFIG. Raises InvalidInput."""
+    limits = RERUN_CONFIG | FATIGUE_CONFIG
+    if unknown := sorted(limits.keys() - _DEFAULTS.keys()):
+        raise InvalidInput("RERUN_CONFIG", unknown[0], f"one of {', '.join(_DEFAULTS)}")
+    return LoopGuardrails(**limits)
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One run of a loop, as a caller reports it; None means that a value is missing.
@@ -153,6 +174,11 @@ class Completion:
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
+
+    def joined(self, tags: Sequence[Mapping[str, Any]]) -> Completion:
+        """Return the completion with these bias tags; a tag of its own has priority."""
+        given = [*tags, *(self.bias_tags or ())]
+        return replace(self, bias_tags=given) if tags else self
 
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if nothing in the completion differs from the stored attempt."""
@@ -217,6 +243,8 @@ def judges_of(
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 
+    Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
+    call, also to loops that are already open.
     `judge` and `critics` (by role) judge scores that callers do not report. With a `memory` of the
     same store and scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is
     called before an override is written. If `vouched` is false, reported scores and tags do not
@@ -225,7 +253,7 @@ class GuardedLoops:
 
     store: Store
     scope: Scope = Scope()
-    settings: LoopGuardrails = LoopGuardrails()
+    settings: LoopGuardrails | None = None
     judge: Judge | None = None
     critics: Mapping[str, Check] = field(default_factory=dict)
     memory: Memory | None = None
@@ -238,6 +266,11 @@ class GuardedLoops:
         if isinstance(store, GuardedLoops):
             return store
         return cls(open_store(store) if isinstance(store, str) else store, **more)
+
+    @property
+    def policy(self) -> decide.Policy:
+        """The policy of a new loop."""
+        return self.settings.policy if self.settings else replace(configured().policy, name=CONFIG)
 
     async def complete(
         self,
@@ -255,9 +288,16 @@ class GuardedLoops:
         """
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
+        pending = number > len(stored.loop.attempts)
+        known_keys = () if pending else _keys(stored.loop.attempts[number - 1])
+        noted = await self.store.read(self.scope, loop_store.notes, name)
+        tags = [tag for key, tag in noted.items() if key.startswith(BIAS)]
+        completion = completion.joined(
+            [tag for tag in tags if pending or BIAS + tag["tag"] in known_keys]
+        )
         if stored.created and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
-        if number > len(stored.loop.attempts):
+        if pending:
             if not completion.scores and completion.value is completion.bias_tags is None:
                 if not stored.created:
                     raise NotFound("loop", name, self.store.url)
@@ -269,7 +309,9 @@ class GuardedLoops:
             place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None
-                await report.open_loop(*place, task, policy=self.settings.policy, context=about)
+                await report.open_loop(*place, task, policy=self.policy, context=about)
+            else:
+                await self._update_policy(stored)
             made = report.AttemptReport(
                 completion.value,
                 evaluation=completion.evaluation,
@@ -290,7 +332,7 @@ class GuardedLoops:
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the state of a loop now or after attempt `number`. Raises NotFound."""
-        stored = await self.store.read(self.scope, loop_store.read, id)
+        (stored,) = await self._read([id])
         return LoopView(stored, await self._next_name(stored), number)
 
     async def find(self, name: str) -> tuple[StoredLoop, int]:
@@ -311,7 +353,7 @@ class GuardedLoops:
                     return stored, attempt
             if following > 1 and await self._next_name(stored) == name:
                 return stored, following
-        policy = self.settings.policy
+        policy = self.policy
         head, loop = Head("", (), codec.policy_to(policy)), record.Loop(name, policy.goals)
         return StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), 1
 
@@ -324,17 +366,24 @@ class GuardedLoops:
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused. Raises OverrideRefused."""
-        stored = await self.store.read(self.scope, loop_store.read, id)
+        (stored,) = await self._read([id])
         last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why), *last)
+        await self._update_policy(stored)
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
             await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
     async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
-        return await self.store.read(self.scope, loop_store.read_many, ids)
+        """Return the stored loops; those that follow the mappings get the limits of now."""
+        found = await self.store.read(self.scope, loop_store.read_many, ids)
+        return [one if self.settings else _follow(one, self.policy) for one in found]
+
+    async def _update_policy(self, stored: StoredLoop) -> None:
+        if not self.settings and stored.head.policy["name"] == CONFIG:
+            await self.store.write(self.scope, loop_store.set_policy, stored.id, stored.head)
 
     async def _next_name(self, stored: StoredLoop) -> str:
         """Return a new name for the next attempt, such as `ID_r1`; never the id of a loop."""
@@ -366,14 +415,42 @@ async def process_loop_completion(
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
     loops, completion = GuardedLoops.of(store), Completion(**content)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    personas = {"reflection_persona": loops.settings.reflection_persona}
+    personas = {"reflection_persona": (loops.settings or LoopGuardrails()).reflection_persona}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
-    reflected, decided = view.answer(answers.ReflectionResult), view.answer(answers.DecisionResult)
+    reflected, decided = view.answer(answers.LoopReflection), view.answer(answers.DecisionResult)
     persona = orchestrator_persona or reflected.reflection_persona
     at = iso(view.decision.at if view.decision else view.stored.created)
     return asdict(answers.LoopDecision("success", loop_id, reflected, decided, persona, at))
+
+
+async def process_loop_reflection(
+    loop_id: str,
+    override_fatigue: bool = False,
+    override_max_reruns: bool = False,
+    override_by: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the `reflection_result` of `process_loop_completion`, which takes `options`, too."""
+    flags = override_fatigue, override_max_reruns, override_by
+    answer = await process_loop_completion(loop_id, DONE, None, *flags, **options)
+    reflected: dict[str, Any] = answer["reflection_result"]
+    return reflected
+
+
+async def make_rerun_decision(
+    loop_id: str,
+    override_fatigue: bool = False,
+    override_max_reruns: bool = False,
+    override_by: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the `decision_result` of `process_loop_completion`, which takes `options`, too."""
+    flags = override_fatigue, override_max_reruns, override_by
+    answer = await process_loop_completion(loop_id, DONE, None, *flags, **options)
+    decided: dict[str, Any] = answer["decision_result"]
+    return decided
 
 
 async def get_guardrails_status(
@@ -399,11 +476,14 @@ async def override_guardrails(
 ) -> dict[str, Any]:
     """Override limits of a loop for the next decision in which they would end it.
 
-    A loop that has ended is decided again immediately. Raises NotFound, StoreError, and
-    OverrideRefused for a loop that passed or if `override_by` is missing.
+    A loop that has ended is decided again immediately. Raises NotFound, StoreError, InvalidInput
+    without a flag, and OverrideRefused for a loop that passed or if `override_by` is missing.
     """
     loops = GuardedLoops.of(store)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
+    if not rules:
+        allowed = "true, or override_max_reruns or override_bias_echo: say which limit to override"
+        raise InvalidInput("override_fatigue", override_fatigue, allowed)
     stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
     given = override_fatigue, override_max_reruns, override_by, override_reason
@@ -413,21 +493,29 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields of the attempt that `loop_id` names. Raises NotFound, StoreError."""
+    """Return all fields about an attempt; `log_rerun_reasoning` replaces those of the reasons.
+
+    Raises NotFound, StoreError.
+    """
     loops = GuardedLoops.of(store)
-    stored, number = await loops.known(loop_id)
+    stored, number = await loops.find(loop_id)
+    noted = await loops.store.read(loops.scope, loop_store.notes, loop_id)
+    if not stored.created and not noted:
+        raise NotFound("loop", loop_id, loops.store.url)
     made = len(stored.loop.attempts)
-    view = await loops.view(stored.id, min(number, made))
+    view = await loops.view(stored.id, min(number, made)) if made else LoopView(stored, "")
     ended = "finalized" if view.decision is not None and not view.again else "completed"
     facts = {
         **view.facts,
-        "loop_id": view.name(number),
+        "loop_id": loop_id,
         "status": "pending" if number > made else ended,
         "timestamp": iso(view.decision.at) if view.decision else None,
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    return {name: facts[name] for name in answers.TRACE}
+    for name, value in noted.get(REASONING, {}).items():
+        facts |= {name: value} if value is not None else {}
+    return {field.name: facts[field.name] for field in fields(answers.LoopTrace)}
 
 
 async def enforce_rerun_limits(
@@ -462,20 +550,50 @@ async def enforce_rerun_limits(
 async def detect_bias_repetition(
     loop_id: str,
     bias_tags: Sequence[Mapping[str, Any]],
-    threshold: int = 3,
+    threshold: int | None = None,
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Return whether these bias tags would be an echo if the next attempt had them.
 
-    Occurrences in other loops of the scope count. Stores nothing. Raises InvalidInput, StoreError.
+    Occurrences in other loops of the scope count. `threshold` is by default the limit of the loop:
+    3, or what RERUN_CONFIG says. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops, completion = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     stored, _ = await loops.find(loop_id)
+    most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
+    echo = stop.Echo(most if threshold is None else threshold, across="scope")
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
-    loop = _then(replace(stored.loop, echoes=earlier), completion)
-    counts = stop.Echo(threshold, across="scope").counts(loop)
-    return answers.echo({key.removeprefix(BIAS): n for key, n in counts.items()}, threshold)
+    counts = echo.counts(_then(replace(stored.loop, echoes=earlier), completion))
+    return answers.echo({key.removeprefix(BIAS): n for key, n in counts.items()}, echo.times)
+
+
+async def track_bias(
+    loop_id: str,
+    bias_tags: Sequence[Mapping[str, Any]],
+    *,
+    store: GuardedLoops | Store | str = STORE,
+) -> dict[str, Any]:
+    """Count the bias tags of an attempt, each once; return how often the scope has had them.
+
+    The tags become part of the completion of the attempt, whether it is reported before or later.
+    Raises InvalidInput, StoreError.
+    """
+    completion, loops = Completion(bias_tags=bias_tags), GuardedLoops.of(store)
+    stored, number = await loops.find(loop_id)
+    findings = completion.evaluation.findings if completion.evaluation else ()
+    tags: dict[str, dict[str, Any]] = {
+        one.key: {"tag": one.key.removeprefix(BIAS), "severity": one.severity} for one in findings
+    }
+    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, tags)
+    earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
+    own, pending = stored.loop.count_findings(), number > len(stored.loop.attempts)
+    counts = {
+        tag["tag"]: earlier.get(key, 0) + own.get(key, 0) + pending for key, tag in tags.items()
+    }
+    most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
+    told = answers.echo(counts, most)
+    return {name: told[name] for name in ("bias_echo", "repeated_tags", "repetition_counts")}
 
 
 async def calculate_fatigue_score(
@@ -513,28 +631,47 @@ async def log_rerun_reasoning(
     rerun_reason_detail: str | None = None,
     overridden_by: str | None = None,
     reflection_persona: str | None = None,
+    *,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Log why a loop runs again, to the logger `heedful`; return the reasons with a timestamp.
+    """Write why a loop runs again to its trace and to the logger `heedful`; return the reasons.
 
-    Stores nothing. Raises InvalidInput.
+    A second call for the same attempt replaces the reasons. Raises InvalidInput, StoreError.
     """
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
     words = [record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *words)
-    return {
+    reasons = {
         "rerun_trigger": list(rerun_trigger),
         "rerun_reason": rerun_reason,
         "rerun_reason_detail": detail,
         "overridden_by": overridden_by,
         "reflection_persona": reflection_persona,
-        "timestamp": iso(time.time()),
     }
+    loops = GuardedLoops.of(store)
+    stored, _ = await loops.find(loop_id)
+    notes = {REASONING: reasons}
+    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
+    return {**reasons, "timestamp": iso(time.time())}
 
 
 def _rules(*flags: bool) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
+
+
+def _keys(attempt: record.Attempt) -> frozenset[str]:
+    return attempt.evaluation.keys if attempt.evaluation else frozenset()
+
+
+def _follow(stored: StoredLoop, policy: decide.Policy) -> StoredLoop:
+    """Return a loop that follows RERUN_CONFIG under this policy, and any other loop unchanged."""
+    if stored.head.policy["name"] != CONFIG:
+        return stored
+    goals = [codec.to_document(goal) for goal in policy.goals]
+    head = replace(stored.head, policy=codec.policy_to(policy), goals=goals)
+    return replace(stored, head=head, loop=replace(stored.loop, goals=policy.goals))
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:

@@ -6,20 +6,21 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, LessonFilter, Match, Trust, check_texts
-from heedful.lessons.patterns import Seen
+from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import patterns, search
+from heedful.store import lessons, patterns
 from heedful.store.runs import iso
 
 MERGE = 0.85  # the cosine from which on two lessons may be merged
@@ -27,8 +28,28 @@ COMPARED = 50  # a new lesson is compared with this many lessons of its type
 _log = logging.getLogger("heedful")
 
 
+class MemoryManager(Protocol):
+    """Another system's store of lessons; all arguments are passed by keyword."""
+
+    async def remember(
+        self,
+        *,
+        category: str,
+        content: str,
+        rationale: str,
+        tags: list[str],
+        context: dict[str, Any],
+    ) -> Mapping[str, Any]:
+        """Store a lesson; the answer has its "id"."""
+
+    async def recall(
+        self, *, topic: str, categories: list[str], tags: list[str], limit: int
+    ) -> Mapping[str, Any]:
+        """Find lessons; the answer has them as "memories"."""
+
+
 @dataclass(frozen=True, slots=True)
-class Reflection:
+class Reflection(Record):
     """The lesson of one self-correction.
 
     `error_signature` identifies the error. `context` describes the work during which it occurred.
@@ -71,77 +92,120 @@ def create_reflection_from_evaluation(
     return Reflection(*about, query or "", iteration, lesson.meta["quality_improvement"])
 
 
+def check_manager(manager: object) -> object:
+    """Return a memory manager. Raises InvalidInput if it lacks a method."""
+    if not all(callable(getattr(manager, name, None)) for name in ("remember", "recall")):
+        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
+    return manager
+
+
 async def persist_reflection(
-    reflection: Reflection,
-    memory: Memory,
+    reflection: Reflection | Mapping[str, Any],
+    memory_manager: Memory | MemoryManager,
     changed_behavior: bool,
     similarity_threshold: float = MERGE,
-) -> int | None:
+) -> Any:
     """Store a reflection and return its id; if `changed_behavior` is false, only return None.
 
-    A reflection that is already stored is counted and keeps its id. If the memory has an embedder,
-    lessons of the same type with a similarity of at least `similarity_threshold` (0..1) are logged.
-    Raises InvalidInput, QuotaExceeded, StoreError.
+    Reflections of one type with the same signature are one lesson: it is counted and keeps its id.
+    If a Memory has an embedder, lessons of the same type with a similarity of at least
+    `similarity_threshold` (0..1) are logged. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     check_share("similarity_threshold", similarity_threshold)
     if not changed_behavior:
         _log.info("skipped (did not change behaviour)")
         return None
-    names = ("error_type", "error_signature", "content", "query", "context")
-    given = {name: getattr(reflection, name) for name in names}
-    check_texts(**given)
-    check_integer("iteration", reflection.iteration, 0)
-    check_number("quality_delta", reflection.quality_delta, -LARGEST, LARGEST)
-    error_type, exact, content, query, context = map(redact, given.values())
-    # Only the difference is known.
-    scores = {"quality": 0.0}, {"quality": float(reflection.quality_delta)}
-    about = error_type, content, reflection.iteration
-    lesson = learn_correction(*about, *scores, query=query, context=context, exact=exact)
-    answer = await memory.keep(lesson)
-    if answer.created and memory.embedder is not None:
-        of_type = LessonFilter(kind="error", error_type=error_type, before=answer.id)
-        listed = await memory.store.read(memory.scope, patterns.list_lessons, of_type, COMPARED)
-        others = [row for row in listed if row["text"]]
-        vectors = await memory.embedder.embed([lesson.text, *(row["text"] for row in others)])
-        for row, vector in zip(others, vectors[1:], strict=True):
-            cosine = sum(a * b for a, b in zip(vectors[0], vector, strict=True))
-            if cosine >= similarity_threshold:
-                message = "lesson %d is like lesson %d (%.2f): they may be merged"
-                _log.info(message, answer.id, row["id"], cosine)
+    lesson = _lesson_of(reflection)
+    known = await _with_signature(
+        lesson.meta["error_signature"], memory_manager, 1, lesson.error_type
+    )
+    entry = as_entry(lesson.text, lesson.tags, lesson.meta)
+    if not isinstance(memory_manager, Memory):
+        return known[0]["id"] if known else (await memory_manager.remember(**entry))["id"]
+    if known and known[0]["text"]:
+        lesson = replace(lesson, signature=signature(lesson.error_type, known[0]["text"]))
+    answer = await memory_manager.keep(lesson)
+    if answer.created:
+        await _suggest_merge(memory_manager, answer.id, lesson, similarity_threshold)
     return answer.id or None
 
 
+def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
+    """Return the lesson of a reflection without secrets. Raises InvalidInput."""
+    if not isinstance(reflection, Mapping):
+        raise InvalidInput("reflection", reflection, "a Reflection, or a mapping with its fields")
+    given: dict[str, Any] = {name: reflection.get(name) for name in Reflection.__annotations__}
+    iteration, delta = given.pop("iteration"), given.pop("quality_delta")
+    check_texts(**given)
+    check_integer("iteration", iteration, 0)
+    check_number("quality_delta", delta, -LARGEST, LARGEST)
+    error_type, exact, content, context, query = map(redact, given.values())
+    # Only the difference is known.
+    scores = {"quality": 0.0}, {"quality": float(delta)}
+    about = error_type, content, iteration
+    return learn_correction(*about, *scores, query=query, context=context, exact=exact)
+
+
+async def _suggest_merge(memory: Memory, id: int, lesson: Lesson, threshold: float) -> None:
+    """Log the older lessons of this type that are at least as similar as `threshold`."""
+    if memory.embedder is None:
+        return
+    of_type = LessonFilter(kind="error", error_type=lesson.error_type, before=id)
+    listed = await memory.store.read(memory.scope, patterns.list_lessons, of_type, COMPARED)
+    others = [row for row in listed if row["text"]]
+    vectors = await memory.embedder.embed([lesson.text, *(row["text"] for row in others)])
+    for row, vector in zip(others, vectors[1:], strict=True):
+        cosine = sum(a * b for a, b in zip(vectors[0], vector, strict=True))
+        if cosine >= threshold:
+            message = "lesson %d is like lesson %d (%.2f): they may be merged"
+            _log.info(message, id, row["id"], cosine)
+
+
 async def retrieve_similar_reflections(
-    signature: str, memory: Memory, limit: int = 5, error_type: str | None = None
+    error_signature: str,
+    memory_manager: Memory | MemoryManager,
+    limit: int = 5,
+    error_type: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the reflections with this signature, newest first, as mappings.
 
     The keys are `id`, `content`, `rationale`, `category`, `tags`, `context` (query and context, 200
-    characters of each) and `seen` (the number of sightings). Raises InvalidInput, StoreError.
+    characters of each) and `seen` (the number of sightings). The records of another memory manager
+    are returned as they are. Raises InvalidInput, StoreError.
     """
     check_integer("limit", limit)
+    rows = await _with_signature(error_signature, memory_manager, limit, error_type or "")
+    if not isinstance(memory_manager, Memory):
+        return [dict(row) for row in rows]
     return [
         {"id": row["id"], **as_entry(row["text"], row["tags"], row["meta"]), "seen": row["seen"]}
-        for row in await _with_signature(signature, memory, limit, error_type or "")
+        for row in rows
     ]
 
 
-async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
-    """Return the sightings of the error with this signature; the result is falsy without any.
+async def has_seen_error_before(
+    error_signature: str, memory_manager: Memory | MemoryManager
+) -> bool:
+    """Return whether an error with this signature is stored.
 
     Raises InvalidInput, and StoreError: an error of the store never means "not seen".
     """
-    for row in await _with_signature(signature, memory, 1, ""):
-        return await memory.seen(row["error_type"], row["text"])
-    return Seen(0)
+    return bool(await _with_signature(error_signature, memory_manager, 1, ""))
 
 
 async def _with_signature(
-    signature: str, memory: Memory, limit: int, error_type: str
+    exact: str, manager: Memory | MemoryManager, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
-    check_texts(signature=signature, error_type=error_type)
-    tagged = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
-    return await memory.store.read(memory.scope, patterns.list_lessons, tagged, limit)
+    check_texts(error_signature=exact, error_type=error_type)
+    tag = f"sig:{exact}"
+    if isinstance(manager, Memory):
+        tagged = LessonFilter(kind="error", error_type=error_type, tag=tag)
+        return await manager.store.read(manager.scope, patterns.list_lessons, tagged, limit)
+    check_manager(manager)
+    options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}
+    found = (await manager.recall(topic=exact, **options))["memories"]
+    tags = {tag, error_type or tag}
+    return [each for each in found if tags <= set(each.get("tags") or ())][:limit]
 
 
 MISTAKE = "mistake"  # the error type of stored mistakes
@@ -173,8 +237,9 @@ async def retrieve_similar(
 ) -> list[dict[str, Any]]:
     """Return the entries with the most similar prompts, most similar first.
 
-    The similarity is the Jaccard index of the words, at least `threshold` (0..1). Raises
-    InvalidInput, StoreError.
+    The entries are those of `store`, and what loops learnt from mistakes that they corrected. The
+    similarity is the Jaccard index of the words, at least `threshold` (0..1). Raises InvalidInput,
+    StoreError.
     """
     check_integer("limit", limit)
     check_share("threshold", threshold)
@@ -184,10 +249,10 @@ async def retrieve_similar(
         task = frozenset(words(match.example.task))
         return len(own_words & task) / len(own_words | task) if own_words | task else 0.0
 
-    matches = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
-    alike = [match for match in matches if share(match) >= threshold]
+    matches = await memory.recall(prompt, NEAR)
+    alike = [match for match in matches if match.example.wrong and share(match) >= threshold]
     alike.sort(key=share, reverse=True)
-    return [_mistake_entry(match.example, match.at) for match in alike[:limit]]
+    return [_mistake_entry(match.example, match.at, match.lesson) for match in alike[:limit]]
 
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -202,20 +267,20 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 async def clear(memory: Memory) -> int:
-    """Delete all lessons in the scope of the memory; return their number."""
-    return await memory.clear()
+    """Delete the entries of `store`, and no other lessons; return the number of lessons deleted."""
+    return await memory.store.write(memory.scope, lessons.clear_type, "error", MISTAKE)
 
 
 async def count(memory: Memory) -> int:
-    """Return the number of entries that recall can find."""
-    return sum((await memory.store.read(memory.scope, search.spaces)).values())
+    """Return the number of entries of `store` that recall can find."""
+    return await memory.store.read(memory.scope, lessons.count_examples, "error", MISTAKE)
 
 
-def _mistake_entry(example: Example, at: float) -> dict[str, Any]:
+def _mistake_entry(example: Example, at: float, lesson: str = "") -> dict[str, Any]:
     return {
         "prompt_hash": hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest(),
         "prompt": example.task,
         "mistake": example.wrong,
-        "correction": example.accepted,
+        "correction": example.accepted or lesson,
         "timestamp": iso(at),
     }

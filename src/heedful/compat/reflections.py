@@ -5,20 +5,37 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum, StrEnum
 from typing import Any, Literal
 
+from heedful.compat.answers import Record
+from heedful.compat.mistakes import MemoryManager, check_manager
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Match, Scope, State, Trust, check_sequence, check_texts
+from heedful.lessons.lesson import (
+    LONGEST,
+    Match,
+    Scope,
+    State,
+    Trust,
+    check_sequence,
+    check_texts,
+    short_digest,
+)
+from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.ranking import PRODUCTS, answer_order, claimed_importance
+from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import check_integer, check_share
+from heedful.memory.draft import Prompts, Score, by_outcome
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Reflected, keep, reflect
+from heedful.memory.reflect import DEFAULT, STRONGER, Reflected, keep, reflect
 from heedful.models.contract import Model
+from heedful.models.function import Function
+from heedful.redact import redact
 from heedful.store.runs import iso
 from heedful.store.store import Store
-from heedful.traces.episode import Episode, Limits, safe_id
+from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 
 SOURCE = "reflection_engine_v2"
@@ -73,22 +90,105 @@ class RunMetadata:
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionAnswer:
+class _Open(StrEnum):
+    """Names of a list that callers extend: `EventType("odd")` is a member, too."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Open | None:
+        if not isinstance(value, str):
+            return None
+        made = str.__new__(cls, value)
+        made._name_, made._value_ = value.upper(), value
+        return made
+
+
+class EventType(_Open):
+    """What an event of a run is."""
+
+    TOOL_CALL = "tool_call"
+    TOOL_RESPONSE = "tool_response"
+    LLM_CALL = "llm_call"
+    LLM_RESPONSE = "llm_response"
+    ERROR_EVENT = "error_event"
+    SYSTEM_EVENT = "system_event"
+
+
+class ErrorCategory(_Open):
+    """What kind of error ended a run."""
+
+    TIMEOUT_ERROR = "timeout_error"
+    TOOL_ERROR = "tool_error"
+    NETWORK_ERROR = "network_error"
+    PERMISSION_ERROR = "permission_error"
+    VALIDATION_ERROR = "validation_error"
+    UNKNOWN_ERROR = "unknown_error"
+
+
+class OutcomeType(StrEnum):
+    """How a run ended."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    PARTIAL = "partial"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclass
+class Event(Record):
+    """One event of a run, of any type; `error` has a message and a code."""
+
+    event_id: str
+    event_type: str
+    timestamp: Any
+    content: Any
+    metadata: dict[str, Any] | None = None
+    tool_name: str | None = None
+    error: Any = None
+
+
+@dataclass
+class ErrorInfo(Record):
+    """The error of a run, of any category."""
+
+    error_category: str
+    error_message: str
+    context: Any = None
+    error_code: str | None = None
+    tool_name: str | None = None
+
+
+@dataclass
+class ReflectionContext(Record):
+    """A finished run to reflect on. Its events and its error may also be mappings."""
+
+    events: Sequence[Event | Mapping[str, Any]]
+    outcome: str
+    tenant_id: str
+    project_id: str
+    session_id: str | None = None
+    error: ErrorInfo | Mapping[str, Any] | None = None
+    task_description: str | None = None
+    task_goal: str | None = None
+    related_memory_ids: Sequence[str] | None = None
+
+
+@dataclass
+class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1."""
 
-    reflection_id: str
-    strategy_id: str | None
     reflection_text: str
-    strategy_text: str | None
-    importance: float
-    confidence: float
-    tags: list[str]
-    error_category: str | None
-    source_event_ids: list[str]
-    related_memory_ids: list[str]
-    metadata: RunMetadata
-    generated_at: str
+    strategy_text: str | None = None
+    importance: float = 0.5
+    confidence: float = 0.5
+    tags: Sequence[str] | None = None
+    error_category: str | None = None
+    source_event_ids: Sequence[str] | None = None
+    related_memory_ids: Sequence[str] | None = None
+    metadata: dict[str, Any] | None = None
+    generated_at: str | None = None
+    reflection_id: str | None = None
+    strategy_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,45 +249,48 @@ class ReflectionRow:
         )
 
 
-class Generated(dict[str, Any]):
-    """The answer of `generate_reflection`: a dict whose attribute `result` has the lessons."""
+class Generated(ReflectionResult):
+    """The answer of `generate_reflection`; its attribute `made` has the lessons."""
 
-    def __init__(self, result: Reflected) -> None:
-        self.result: Reflected = result
-        lesson, strategy, meta = result.reflection, result.strategy, result.reflection.meta
-        answer = ReflectionAnswer(
-            reflection_id=lesson.signature.digest,
-            strategy_id=strategy.signature.digest if strategy else None,
-            reflection_text=lesson.text,
-            strategy_text=strategy.text if strategy else None,
-            importance=lesson.importance,
-            confidence=meta["confidence"],
-            tags=list(lesson.tags),
-            error_category=meta["error_category"] or None,
-            source_event_ids=list(meta["source_event_ids"]),
-            related_memory_ids=list(meta["related_memory_ids"]),
-            metadata=RunMetadata(*(meta[field.name] for field in fields(RunMetadata))),
-            generated_at=iso(time.time()),
+    def __init__(self, made: Reflected) -> None:
+        self.made: Reflected = made
+        lesson, strategy, meta = made.reflection, made.strategy, made.reflection.meta
+        super().__init__(
+            lesson.text,
+            strategy.text if strategy else None,
+            lesson.importance,
+            meta["confidence"],
+            list(lesson.tags),
+            meta["error_category"] or None,
+            list(meta["source_event_ids"]),
+            list(meta["related_memory_ids"]),
+            {field.name: meta[field.name] for field in fields(RunMetadata)},
+            iso(time.time()),
+            lesson.signature.digest,
+            strategy.signature.digest if strategy else None,
         )
-        super().__init__(asdict(answer))
 
 
 async def generate_reflection(
-    context: Mapping[str, Any],
+    context: ReflectionContext | Mapping[str, Any],
     *,
     store: Memory | Store | str = STORE,
-    model: Model | None = None,
+    model: Model | Callable[..., Any] | None = None,
+    prompts: Prompts | Mapping[str, str] = DEFAULT,
+    score: Score = by_outcome,
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
-) -> dict[str, Any]:
+) -> ReflectionResult:
     """Return the lesson of a run, without storing it.
 
     A failure that is already known is not sent to the model. Equal failures have equal ids. Without
     a strategy, `strategy_id` and `strategy_text` are None; without an error, `error_category` is
-    None. `trust` says who wrote the task and the user's messages; `trust` and `on_model_error` are
-    arguments of `reflect`. Raises InvalidInput, ModelError, StoreError.
+    None. `trust` says who wrote the task and the user's messages; `trust`, `prompts`, `score` and
+    `on_model_error` are arguments of `reflect`. A `model` may be a function of the messages. Raises
+    InvalidInput, ModelError, StoreError.
     """
-    episode = await asyncio.to_thread(_read_episode, context)
+    context = await asyncio.to_thread(_as_data, context)
+    (episode,) = EpisodeReader(Limits()).add(context)
     for name in ("tenant_id", "project_id"):
         if not isinstance(context.get(name), str):
             raise InvalidInput(name, context.get(name), "a text")
@@ -195,8 +298,10 @@ async def generate_reflection(
     check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
-        memory=Memory.of(store, Scope(context["tenant_id"], context["project_id"])),
-        model=model,
+        memory=_memory(store, context["tenant_id"], context["project_id"]),
+        model=model if model is None or isinstance(model, Model) else Function(model),
+        prompts=_prompts(prompts),
+        score=score,
         store=False,
         trust=trust,
         on_model_error=on_model_error,
@@ -208,7 +313,7 @@ async def generate_reflection(
 
 
 async def store_reflection(
-    result: Mapping[str, Any],
+    result: ReflectionResult | Mapping[str, Any],
     tenant_id: str,
     project_id: str,
     session_id: str | None = None,
@@ -217,12 +322,11 @@ async def store_reflection(
 ) -> dict[str, str | None]:
     """Store a generated reflection; return the ids of its lessons.
 
-    Storing it twice adds nothing. `result` must be the object that `generate_reflection` returned,
-    because a copy does not say who wrote its text. Raises InvalidInput, QuotaExceeded, StoreError.
+    Storing it twice adds nothing. A result that `generate_reflection` did not make, or whose texts
+    were changed since, has the trust "external": nobody knows who wrote it. Raises InvalidInput,
+    QuotaExceeded, StoreError.
     """
-    if not isinstance(result, Generated):
-        raise InvalidInput("result", result, "the answer of generate_reflection, not a copy")
-    made = result.result
+    made = _reflected(result)
     if session_id is not None:
         check_texts(session_id=session_id)
         session = {"session_id": safe_id(session_id)}
@@ -230,8 +334,63 @@ async def store_reflection(
         strategy = strategy and replace(strategy, meta={**strategy.meta, **session})
         lesson = replace(lesson, meta={**lesson.meta, **session})
         made = replace(made, reflection=lesson, strategy=strategy)
-    await keep(made, Memory.of(store, Scope(tenant_id, project_id)))
-    return {name: result[name] for name in ("reflection_id", "strategy_id")}
+    await keep(made, _memory(store, tenant_id, project_id))
+    return {
+        "reflection_id": made.reflection.signature.digest,
+        "strategy_id": made.strategy.signature.digest if made.strategy else None,
+    }
+
+
+def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
+    """Return the lessons of a result; heedful knows the origin of texts that it made itself."""
+    if not isinstance(result, Mapping) or "reflection_text" not in result:
+        raise InvalidInput("result", result, "a ReflectionResult, or a mapping with its fields")
+    known = {name: result[name] for name in ReflectionResult.__dataclass_fields__ if name in result}
+    given = ReflectionResult(**known)
+    made = result.made if isinstance(result, Generated) else None
+    texts = made and (made.reflection.text, made.strategy.text if made.strategy else None)
+    if made is not None and texts == (given.reflection_text, given.strategy_text):
+        return made
+    text, rule = given.reflection_text, given.strategy_text or ""
+    check_texts(reflection_text=text, strategy_text=rule, error_category=given.error_category or "")
+    check_share("importance", given.importance)
+    check_share("confidence", given.confidence)
+    empty = {"outcome": "failure", "task_description": "", "event_count": 0, "session_id": ""}
+    more = {name: value for name, value in (given.metadata or {}).items() if name in empty}
+    tags = tuple(given.tags or ())
+    category = given.error_category or ""
+    name = signature(category or "reflection", redact(text))
+    lesson = Lesson(
+        "reflection",
+        name,
+        name.error_type,
+        redact(text)[:LONGEST],
+        redact(text)[:LONGEST],
+        state="quarantined",
+        trust="external",
+        importance=given.importance,
+        tags=tags,
+        meta={
+            **empty,
+            **more,
+            "by": "caller",
+            "confidence": given.confidence,
+            "error_category": category,
+            "source_event_ids": list(given.source_event_ids or ()),
+            "related_memory_ids": list(given.related_memory_ids or ()),
+            "episode": short_digest(f"{text}\0{rule}"),
+        },
+    )
+    strategy = rule and replace(
+        lesson,
+        kind="strategy",
+        signature=strategy_signature(name, redact(rule)),
+        text=redact(rule)[:LONGEST],
+        sighting=redact(rule)[:LONGEST],
+        importance=min(1.0, round(given.importance * STRONGER, 6)),
+        tags=(*tags, "strategy"),
+    )
+    return Reflected(lesson, strategy or None, (), (), ())
 
 
 async def query_reflections(
@@ -256,7 +415,7 @@ async def query_reflections(
     check_integer("k", k)
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
-    memory, text = Memory.of(store, Scope(tenant_id, project_id)), query_text or ""
+    memory, text = _memory(store, tenant_id, project_id), query_text or ""
     options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
     found = [
         one
@@ -268,11 +427,122 @@ async def query_reflections(
     return [asdict(ReflectionRow.of(one)) for one in found[:k]]
 
 
-def _read_episode(context: Mapping[str, Any]) -> Episode:
-    """Return the episode of a run; values that JSON cannot hold become text."""
+class ReflectionEngine:
+    """The three functions of this module with the same store, model, prompts and score.
+
+    `prompts` are Prompts or a mapping with `failure`, `success` or `partial`. `score(draft,
+    episode)` returns the importance, 0..1. A `memory_repository` stores the lessons instead of
+    `store`: a Memory, or another system's object with `remember` and `recall`. `trust` says who
+    wrote the tasks and the users' messages.
+    """
+
+    def __init__(
+        self,
+        store: Memory | Store | str = STORE,
+        model: Model | Callable[..., Any] | None = None,
+        memory_repository: Memory | MemoryManager | None = None,
+        prompts: Prompts | Mapping[str, str] | None = None,
+        score: Score | None = None,
+        *,
+        trust: Trust = "external",
+    ) -> None:
+        own = memory_repository is None or isinstance(memory_repository, Memory)
+        self._repository: Any = None if own else check_manager(memory_repository)
+        self._store: Any = memory_repository if own and memory_repository is not None else store
+        self._options: dict[str, Any] = {
+            "model": model,
+            "prompts": prompts or DEFAULT,
+            "score": score or by_outcome,
+            "trust": trust,
+        }
+
+    async def generate_reflection(
+        self, context: ReflectionContext | Mapping[str, Any]
+    ) -> ReflectionResult:
+        """Return the lesson of a run, as the function `generate_reflection` does."""
+        return await generate_reflection(context, store=self._store, **self._options)
+
+    async def store_reflection(
+        self,
+        result: ReflectionResult | Mapping[str, Any],
+        tenant_id: str,
+        project_id: str,
+        session_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Store a reflection, as the function `store_reflection` does, or in the repository."""
+        if self._repository is None:
+            place = tenant_id, project_id, session_id
+            return await store_reflection(result, *place, store=self._store)
+        made = _reflected(result)
+        ids: dict[str, Any] = {"reflection_id": None, "strategy_id": None}
+        for lesson in (made.reflection, made.strategy):
+            if lesson is not None:
+                entry = {
+                    "category": lesson.kind,
+                    "content": lesson.text,
+                    "rationale": lesson.meta["task_description"],
+                    "tags": list(lesson.tags),
+                    "context": {**lesson.meta, "tenant_id": tenant_id, "project_id": project_id}
+                    | ({"session_id": session_id} if session_id else {}),
+                }
+                ids[f"{lesson.kind}_id"] = (await self._repository.remember(**entry))["id"]
+        return ids
+
+    async def query_reflections(
+        self,
+        tenant_id: str,
+        project_id: str,
+        query_text: str | None = None,
+        k: int = 5,
+        min_importance: float = 0.5,
+        tags: Sequence[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Find reflections, as the function `query_reflections` does, or in the repository.
+
+        Another system's repository answers with its own records and gets no `min_importance`.
+        """
+        if self._repository is None:
+            asked = tenant_id, project_id, query_text, k, min_importance, tags
+            return await query_reflections(*asked, store=self._store)
+        options: Any = {"categories": [*PRODUCTS], "tags": list(tags or ()), "limit": k}
+        found = await self._repository.recall(topic=query_text or "", **options)
+        place = {"tenant_id": tenant_id, "project_id": project_id}.items()
+        return [one for one in found["memories"] if place <= (one.get("context") or {}).items()]
+
+
+ReflectionEngineV2 = ReflectionEngine
+
+
+def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
+    """Return the memory of this scope; a Memory of another scope lends its store and settings."""
+    scope, memory = Scope(tenant, project), store
+    if not isinstance(memory, Memory) or memory.scope == scope:
+        return Memory.of(memory, scope)
+    own = memory.embedder, memory.holdout, memory.max_entries, memory.quota
+    return Memory(memory.store, scope, *own)
+
+
+def _prompts(given: Prompts | Mapping[str, str]) -> Prompts:
+    names = [field.name for field in fields(Prompts)]
+    if isinstance(given, Mapping) and (unknown := [name for name in given if name not in names]):
+        raise InvalidInput("prompts", unknown[0], f"one of {', '.join(names)}")
+    return Prompts(**given) if isinstance(given, Mapping) else given
+
+
+def _as_data(context: Any) -> Mapping[str, Any]:
+    """Return a run as JSON data; values that JSON cannot hold become text."""
     try:
-        value = json.loads(json.dumps(dict(context), default=str))
+        value = json.loads(json.dumps(context, default=_plain))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
-    (episode,) = EpisodeReader(Limits()).add(value)
-    return episode
+    if not isinstance(value, dict):
+        raise InvalidInput("context", type(context).__name__, "a ReflectionContext, or a mapping")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return the fields of an object, without those that are None; or else its text."""
+    own = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
+    if isinstance(value, Enum) or own is None:
+        return str(value.value if isinstance(value, Enum) else value)
+    return {name: each for name, each in own.items() if each is not None}

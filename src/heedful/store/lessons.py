@@ -326,6 +326,16 @@ def clear(db: Db, scope: Scope) -> int:
     return gone[0]
 
 
+def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
+    """Delete the lessons of this kind and error type; return their number."""
+    return db.delete("reflection", {**key_of(scope), "kind": kind, "error_type": error_type})
+
+
+def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
+    """Return the number of examples of these lessons that recall can find."""
+    return int(db.all("count_examples", scope, kind=kind, error_type=error_type)[0]["n"])
+
+
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     """Return the scopes with lessons, of all tenants.
 

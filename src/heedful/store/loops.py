@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from math import inf
@@ -32,6 +32,7 @@ from heedful.store.records import Committed, Head, JournalEntry, LoopState, Stag
 from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
+BIAS = "bias: "  # the prefix of the keys of findings and notes that are bias tags
 _active: set[str] = set()
 
 
@@ -246,14 +247,55 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
     In each loop, only attempts from the last improvement on count, but all attempts for a
-    persistent finding. Notes do not count.
+    persistent finding. Findings of level "note" do not count. Noted bias tags count, too.
     """
     others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
         counts.update(replace(other.loop, improves=improvement).count_findings())
+    own = [one.loop for one in read_many(db, scope, [id])]
+    counts.update(_noted_tags(db, scope, id, [*own, *(other.loop for other in others)], window))
     return dict(counts)
+
+
+def _noted_tags(db: Db, scope: Scope, id: str, loops: Sequence[Loop], window: int) -> Iterator[str]:
+    """Yield the bias tags that are noted but not reported, of the `window` newest attempts.
+
+    Tags of an attempt of `id` that is not reported yet are left out: its report will have them.
+    """
+    reported = {
+        attempt.reported_as or loop.id: attempt.evaluation.keys if attempt.evaluation else ()
+        for loop in loops
+        for attempt in loop.attempts
+    }
+    for row in db.all("noted_tags", scope, prefix=BIAS, window=window):
+        pending = row["loop"] == id and row["name"] not in reported
+        if not pending and row["key"] not in reported.get(row["name"], ()):
+            yield row["key"]
+
+
+@holds(by=_of_loop)
+def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
+    """Give a loop the policy and the goals of `head`, if they differ from its own."""
+    columns = {name: dump(getattr(head, name)) for name in ("goals", "policy")}
+    if dict(db.select("goals, policy", "loop", _key(scope, id))[0]) != columns:
+        db.update("loop", _key(scope, id), columns)
+
+
+@holds(by=_of_loop)
+def note(db: Db, scope: Scope, id: str, name: str, notes: Mapping[str, Any]) -> None:
+    """Store notes about the attempt `name` of a loop; a note with the same key is replaced."""
+    for key, record in notes.items():
+        row = {**key_of(scope), "name": name, "key": storable(key)}
+        db.delete("note", row)
+        db.insert("note", {**row, "loop": id, "record": dump(record), "created": time.time()})
+
+
+def notes(db: Db, scope: Scope, name: str) -> dict[str, Any]:
+    """Return the notes about the attempt `name`, by key, oldest first."""
+    rows = db.select("key, record", "note", {**key_of(scope), "name": name}, "order by created")
+    return {row["key"]: json.loads(row["record"]) for row in rows}
 
 
 def dump(value: Any) -> str:

@@ -1,18 +1,23 @@
 """Routes with the paths and fields of earlier systems, so that their callers need no change.
 
 Loop guardrails are under `/orchestrator`, reflections under `/api/v1/reflections`. These routes
-ignore unknown fields in bodies.
+ignore unknown fields in bodies, and name them in the `warnings` of the answer.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import answers, guardrails
 from heedful.compat import reflections as engine
+from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Name, Share
@@ -129,6 +134,27 @@ class QueriedReflections(BaseModel):
     reflections: list[engine.ReflectionRow]
 
 
+class LenientRoute(APIRoute):
+    """A route whose answer names the unknown fields of the body in `warnings`."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of FastAPI, followed by the search for unknown fields."""
+        handle = super().get_route_handler()
+        model = self.body_field.field_info.annotation if self.body_field else None
+        known: Mapping[str, Any] = getattr(model, "model_fields", {})
+
+        async def handle_leniently(request: Request) -> Response:
+            answer = await handle(request)
+            unknown = [name for name in await request.json() if name not in known] if known else []
+            if not unknown:
+                return answer
+            warnings = [f"ignored: {name!r} is no field of this route" for name in unknown]
+            content = {**json.loads(bytes(answer.body)), "warnings": redact_data(warnings)}
+            return JSONResponse(content, answer.status_code)
+
+        return handle_leniently
+
+
 async def _remember_loop(request: Request) -> None:
     """Store the loop id in the state of the request, because answers to errors contain the id."""
     named = request.path_params.get("loop_id")
@@ -139,7 +165,10 @@ async def _remember_loop(request: Request) -> None:
 
 
 router: APIRouter = APIRouter(
-    prefix="/orchestrator", tags=["compatible"], dependencies=[Depends(_remember_loop)]
+    prefix="/orchestrator",
+    tags=["compatible"],
+    dependencies=[Depends(_remember_loop)],
+    route_class=LenientRoute,
 )
 
 
@@ -163,9 +192,18 @@ async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
+@router.get("/loop-trace/{loop_id:path}", response_model=answers.LoopTrace)
+async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
+    """Return one attempt of a loop: its decision, the reasons, bias tags and fatigue."""
+    return await guardrails.get_loop_trace(loop_id, store=_loops(caller))
+
+
 @router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
-    """Let a loop continue past its limits; if it has ended, heedful decides again at once."""
+    """Let a loop continue past its limits; if it has ended, heedful decides again at once.
+
+    A body without a flag gets 422.
+    """
     return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
 
 
@@ -188,10 +226,12 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
     )
 
 
-reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatible"])
+reflections: APIRouter = APIRouter(
+    prefix="/api/v1/reflections", tags=["compatible"], route_class=LenientRoute
+)
 
 
-@reflections.post("/generate", response_model=engine.ReflectionAnswer)
+@reflections.post("/generate", response_model=engine.ReflectionResult)
 async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
 

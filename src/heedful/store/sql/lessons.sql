@@ -297,3 +297,8 @@ delete from lineage where (child, parent) in (
 
 -- name: clear_lineage
 delete from lineage where child in (select example from origin where scope = :scope);
+
+-- name: count_examples
+select count(*) as n from reflection l join example e on e.reflection = l.id
+where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type
+  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified');

@@ -34,3 +34,10 @@ update override set used = used + 1
 where loop = :n and used < decisions
   and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
 returning used;
+
+-- name: noted_tags
+select name, key, loop from note
+where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)) = :prefix and name in (
+  select name from note where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)) = :prefix
+  group by name order by max(created) desc, name limit :window
+);

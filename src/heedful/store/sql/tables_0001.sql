@@ -70,6 +70,19 @@ create table step (
   primary key (loop, key)
 ) without rowid;
 
+-- What a host noted about the attempt `name` of a loop, which may be reported later or never. A key that begins with
+-- 'bias: ' is a bias tag; 'reasoning' is why the loop runs again.
+create table note (
+  tenant text not null,
+  project text not null,
+  name text not null,
+  key text not null,
+  loop text not null,
+  record text not null,
+  created real not null,
+  primary key (tenant, project, name, key)
+) without rowid;
+
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those that were right at once, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
