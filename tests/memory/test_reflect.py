@@ -332,7 +332,11 @@ async def test_what_was_not_stored_can_be_kept_later_once(memory):
     made = await reflect(FAILED, memory=memory, store=False)
     assert (made.stored, await memory.count()) == ((), 0)
     assert await memory.store.read(memory.scope, episodes.counts) == {}
-    assert [len(await keep(made, memory)) for _ in range(2)] == [2, 0]
+    first, again = [await keep(made, memory) for _ in range(2)]
+    assert [one.release for one in first] == [
+        f"heedful quarantine release {n} --by NAME" for n in (1, 2)
+    ]
+    assert again == tuple(replace(one, created=False) for one in first)
     assert (await reflect(FAILED, memory=memory)).again
     assert table(memory, "select relation from link") == [("strategy",)]
     made = await reflect(MENDED, memory=memory, store=False)

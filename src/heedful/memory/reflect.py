@@ -177,14 +177,15 @@ async def reflect_waiting(
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
-    """Store a reflection made with `store=False`; return () if the episode was stored before.
+    """Store a reflection made with `store=False`; an episode is stored once.
 
-    Raises StoreError, QuotaExceeded.
+    If it was stored before, return the answers of its lessons, and count no sighting. Raises
+    StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
     entry = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
     if await episodes.admit(kept.store, kept.scope, entry) is not None:
-        return ()
+        return await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
     return await _write_lessons(kept, entry.digest, made)
 
 

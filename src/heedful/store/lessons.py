@@ -203,6 +203,18 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
 
 
+def known(db: Db, scope: Scope, wanted: Sequence[Reflection | None]) -> tuple[Remembered, ...]:
+    """Return the stored lessons that `wanted` names, as `upsert` would, and count no sighting."""
+    found = []
+    for one in filter(None, wanted):
+        key = {**key_of(scope), "kind": one.kind, "signature": one.signature.digest}
+        for row in db.select("id, seen, state, trust, author", "reflection", key):
+            entry = row["author"] if row["state"] == "quarantined" else 0
+            stored = row["state"], row["trust"], entry
+            found.append(Remembered(row["id"], False, row["seen"], *stored))
+    return tuple(found)
+
+
 def begin_anew(db: Db, values: Plain) -> None:
     """Prepare a lesson for a new text with the trust "operator" or "measured".
 
