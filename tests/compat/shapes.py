@@ -9,10 +9,10 @@ TEXT, SCORE = (str, type(None)), (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
     str: "status loop_id decision original_loop_id reflection_id reflection_text generated_at kind "
-    "source layer outcome task_description session_id content state trust release",
+    "source layer outcome task_description session_id content",
     TEXT: "new_loop_id rerun_reason rerun_reason_detail overridden_by override_reason trigger "
     "action timestamp rerun_of orchestrator_persona reflection_persona strategy_id strategy_text "
-    "error_category",
+    "error_category state trust release",
     bool: "summary_valid bias_echo bias_repetition force_finalize overridden rerun_limit_reached "
     "limit_reached override_fatigue override_max_reruns fatigue_threshold_exceeded "
     "threshold_exceeded fatigue_increased improvement_detected",
@@ -71,7 +71,7 @@ TRACE = shape(
 )
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category source_event_ids "
-    "related_memory_ids metadata generated_at reflection_id strategy_id",
+    "related_memory_ids metadata generated_at reflection_id strategy_id state trust release",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(

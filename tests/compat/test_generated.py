@@ -114,7 +114,8 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
     assert rows(store.url, session) == [("s2",)]
     again = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     ids.append(do(store_reflection(again, "t", "p", store=store)))
-    assert ids == [{name: made[name] for name in ("reflection_id", "strategy_id")}] * 3
+    named = {name: made[name] for name in ("reflection_id", "strategy_id")}
+    assert ids == [{**named, "state": "candidate", "trust": "model", "release": ""}] * 3
     assert do(kept(store)) == 1
     assert do(query_reflections("t", "q", TASK, store=store)) == []
     for text in (TASK, None):
@@ -138,7 +139,9 @@ def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(st
 
 def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
     made = do(generate_reflection(FAILED, store=store))
-    do(store_reflection(made, "t", "p", store=store))
+    kept, again = [do(store_reflection(made, "t", "p", store=store)) for _ in range(2)]
+    assert (kept["state"], kept["trust"]) == ("quarantined", "external")
+    assert again["release"] == kept["release"] == "heedful quarantine release 1 2 --by NAME"
     quarantine = Memory(store, Scope("t", "p")).quarantine
     waiting = {one.kind: one.id for one in do(quarantine.waiting())}
     # Found by its task, by its own words, and because it is important.
@@ -269,7 +272,8 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     assert {**result, "generated_at": ""} == {**expected, "generated_at": ""}
     assert result.error_category == result["error_category"] == compat.ErrorCategory.TIMEOUT_ERROR
     ids = do(engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2"))
-    assert ids == {name: result[name] for name in ("reflection_id", "strategy_id")}
+    assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
+    assert (ids["state"], ids["trust"]) == ("quarantined", "external")
 
 
 def test_members_of_open_lists_are_made_of_any_name():

@@ -41,6 +41,7 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
+STORED = ("state", "trust", "release")
 UNKNOWN = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
@@ -189,6 +190,9 @@ class ReflectionResult(Record):
     generated_at: str | None = None
     reflection_id: str | None = None
     strategy_id: str | None = None
+    state: str | None = None
+    trust: str | None = None
+    release: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +324,12 @@ async def store_reflection(
     *,
     store: Memory | Store | str = STORE,
 ) -> dict[str, str | None]:
-    """Store a generated reflection; return the ids of its lessons.
+    """Store a generated reflection; return the ids of its lessons, their `state` and `trust`.
 
-    Storing it twice adds nothing. A result that `generate_reflection` did not make, or whose texts
-    were changed since, has the trust "external": nobody knows who wrote it. Raises InvalidInput,
-    QuotaExceeded, StoreError.
+    If they wait in quarantine, `release` is the command that releases them. Storing it twice adds
+    nothing. A result that `generate_reflection` did not make, or whose texts were changed since,
+    has the trust "external": nobody knows who wrote it. Raises InvalidInput, QuotaExceeded,
+    StoreError.
     """
     made = _reflected(result)
     if session_id is not None:
@@ -334,10 +339,11 @@ async def store_reflection(
         strategy = strategy and replace(strategy, meta={**strategy.meta, **session})
         lesson = replace(lesson, meta={**lesson.meta, **session})
         made = replace(made, reflection=lesson, strategy=strategy)
-    await keep(made, _memory(store, tenant_id, project_id))
+    made = replace(made, stored=await keep(made, _memory(store, tenant_id, project_id)))
     return {
         "reflection_id": made.reflection.signature.digest,
         "strategy_id": made.strategy.signature.digest if made.strategy else None,
+        **{name: getattr(made, name) for name in STORED},
     }
 
 

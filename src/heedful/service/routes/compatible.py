@@ -235,7 +235,8 @@ reflections: APIRouter = APIRouter(
 async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
 
-    If the key lacks the permission `approve`, the lessons wait in quarantine for their release.
+    If the key lacks the permission `approve`, the lessons wait in quarantine; the command `release`
+    releases them.
     """
     if not caller.setup.reflections.enabled:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
@@ -249,9 +250,10 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         trust="operator" if "approve" in caller.key.may else "tool",
         on_model_error=run.on_model_error,
     )
-    if run.store:
-        await engine.store_reflection(reflection, scope.tenant, scope.project, store=memory)
-    return reflection
+    if not run.store:
+        return reflection
+    stored = await engine.store_reflection(reflection, scope.tenant, scope.project, store=memory)
+    return {**reflection, **stored}
 
 
 @reflections.post("/query", response_model=QueriedReflections)
