@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
@@ -26,26 +26,6 @@ from heedful.store.runs import iso
 MERGE = 0.85  # the cosine from which on two lessons may be merged
 COMPARED = 50  # a new lesson is compared with this many lessons of its type
 _log = logging.getLogger("heedful")
-
-
-class MemoryManager(Protocol):
-    """Another system's store of lessons; all arguments are passed by keyword."""
-
-    async def remember(
-        self,
-        *,
-        category: str,
-        content: str,
-        rationale: str,
-        tags: list[str],
-        context: dict[str, Any],
-    ) -> Mapping[str, Any]:
-        """Store a lesson; the answer has its "id"."""
-
-    async def recall(
-        self, *, topic: str, categories: list[str], tags: list[str], limit: int
-    ) -> Mapping[str, Any]:
-        """Find lessons; the answer has them as "memories"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +81,16 @@ def check_manager(manager: object) -> object:
 
 async def persist_reflection(
     reflection: Reflection | Mapping[str, Any],
-    memory_manager: Memory | MemoryManager,
+    memory_manager: Memory | Any,
     changed_behavior: bool,
     similarity_threshold: float = MERGE,
 ) -> Any:
     """Store a reflection and return its id; if `changed_behavior` is false, only return None.
 
-    Reflections of one type with the same signature are one lesson: it is counted and keeps its id.
+    `memory_manager` is a Memory, or another system's object with the coroutines `remember(category,
+    content, rationale, tags, context)`, which returns a mapping with an "id", and `recall(topic,
+    categories, tags, limit)`, which returns one with "memories". Reflections of one type with the
+    same signature are one lesson: it is counted and keeps its id.
     If a Memory has an embedder, lessons of the same type with a similarity of at least
     `similarity_threshold` (0..1) are logged. Raises InvalidInput, QuotaExceeded, StoreError.
     """
@@ -163,7 +146,7 @@ async def _suggest_merge(memory: Memory, id: int, lesson: Lesson, threshold: flo
 
 async def retrieve_similar_reflections(
     error_signature: str,
-    memory_manager: Memory | MemoryManager,
+    memory_manager: Memory | Any,
     limit: int = 5,
     error_type: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -183,9 +166,7 @@ async def retrieve_similar_reflections(
     ]
 
 
-async def has_seen_error_before(
-    error_signature: str, memory_manager: Memory | MemoryManager
-) -> bool:
+async def has_seen_error_before(error_signature: str, memory_manager: Memory | Any) -> bool:
     """Return whether an error with this signature is stored.
 
     Raises InvalidInput, and StoreError: an error of the store never means "not seen".
@@ -194,7 +175,7 @@ async def has_seen_error_before(
 
 
 async def _with_signature(
-    exact: str, manager: Memory | MemoryManager, limit: int, error_type: str
+    exact: str, manager: Memory | Any, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
     check_texts(error_signature=exact, error_type=error_type)
     tag = f"sig:{exact}"
