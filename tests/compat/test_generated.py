@@ -295,27 +295,8 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
         do(compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(SPOKEN))
 
 
-def test_a_repository_of_somebody_else_gets_and_gives_the_lessons(store):
-    entries: list[dict[str, Any]] = []
-
-    class Repository:
-        async def remember(self, **entry: Any) -> dict[str, Any]:
-            entries.append(entry)
-            return {"id": len(entries)}
-
-        async def recall(
-            self, *, topic: str, categories: list[str], tags: list[str], limit: int
-        ) -> dict[str, Any]:
-            return {"memories": entries[:limit]}
-
-    engine = compat.ReflectionEngine(store, memory_repository=Repository())
-    result = do(engine.generate_reflection(FAILED))
-    assert do(engine.store_reflection(result, "t", "p")) == {"reflection_id": 1, "strategy_id": 2}
-    (first, second) = do(engine.query_reflections("t", "p", TASK))
-    assert (first["content"], second["content"]) == (result.reflection_text, result.strategy_text)
-    assert do(engine.query_reflections("rival", "p", TASK)) == []
-    assert do(kept(store)) == 0
-    with pytest.raises(InvalidInput, match="memory_manager"):
+def test_a_repository_that_is_no_memory_is_said(store):
+    with pytest.raises(InvalidInput, match="memory_repository"):
         compat.ReflectionEngine(store, memory_repository=7)  # type: ignore[arg-type]
 
 

@@ -72,13 +72,6 @@ def create_reflection_from_evaluation(
     return Reflection(*about, query or "", iteration, lesson.meta["quality_improvement"])
 
 
-def check_manager(manager: object) -> object:
-    """Return a memory manager. Raises InvalidInput if it lacks a method."""
-    if not all(callable(getattr(manager, name, None)) for name in ("remember", "recall")):
-        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
-    return manager
-
-
 async def persist_reflection(
     reflection: Reflection | Mapping[str, Any],
     memory_manager: Memory | Any,
@@ -182,7 +175,8 @@ async def _with_signature(
     if isinstance(manager, Memory):
         tagged = LessonFilter(kind="error", error_type=error_type, tag=tag)
         return await manager.store.read(manager.scope, patterns.list_lessons, tagged, limit)
-    check_manager(manager)
+    if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
+        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
     options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}
     found = (await manager.recall(topic=exact, **options))["memories"]
     tags = {tag, error_type or tag}

@@ -13,7 +13,6 @@ from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 from heedful.compat.answers import Record
-from heedful.compat.mistakes import check_manager
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     LONGEST,
@@ -363,66 +362,30 @@ async def query_reflections(
 
 
 class ReflectionEngine:
-    """The three functions of this module with the same store, model, prompts and score.
+    """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
 
     `prompts` are Prompts or a mapping with `failure`, `success` or `partial`. `score(draft,
-    episode)` returns the importance, 0..1. A `memory_repository` stores the lessons instead of
-    `store`: a Memory, or another system's object with `remember` and `recall`. `trust` says who
-    wrote the tasks and the users' messages.
+    episode)` returns the importance, 0..1. A `memory_repository` is used instead of `store`.
+    `trust` says who wrote the tasks and the users' messages. Raises InvalidInput.
     """
 
     def __init__(
         self,
         store: Memory | Store | str = STORE,
         model: Model | Callable[..., Any] | None = None,
-        memory_repository: Any = None,
+        memory_repository: Memory | None = None,
         prompts: Prompts | Mapping[str, str] | None = None,
         score: Score | None = None,
         *,
         trust: Trust = "external",
     ) -> None:
         own = store if memory_repository is None else memory_repository
+        if not isinstance(own, Memory | Store | str):
+            raise InvalidInput("memory_repository", own, "a Memory, or None")
         options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
-        self.generate_reflection = partial(generate_reflection, store=store, model=model, **options)
+        self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
         self.store_reflection = partial(store_reflection, store=own)
         self.query_reflections = partial(query_reflections, store=own)
-        if not isinstance(own, Memory | Store | str):
-            repository = check_manager(own)
-            self.store_reflection = partial(_store_in, repository)
-            self.query_reflections = partial(_recall_from, repository)
-
-
-async def _store_in(
-    repository: Any, result: Any, tenant_id: str, project_id: str, session_id: str | None = None
-) -> dict[str, Any]:
-    made, ids = _reflected(result), dict[str, Any](reflection_id=None, strategy_id=None)
-    place = {"tenant_id": tenant_id, "project_id": project_id}
-    place |= {"session_id": session_id} if session_id else {}
-    for lesson in filter(None, (made.reflection, made.strategy)):
-        answer = await repository.remember(
-            category=lesson.kind,
-            content=lesson.text,
-            rationale=lesson.meta["task_description"],
-            tags=list(lesson.tags),
-            context={**lesson.meta, **place},
-        )
-        ids[f"{lesson.kind}_id"] = answer["id"]
-    return ids
-
-
-async def _recall_from(
-    repository: Any,
-    tenant_id: str,
-    project_id: str,
-    query_text: str | None = None,
-    k: int = 5,
-    min_importance: float = 0.5,
-    tags: Sequence[str] | None = None,
-) -> list[dict[str, Any]]:
-    options = {"categories": [*PRODUCTS], "tags": list(tags or ()), "limit": k}
-    found = await repository.recall(topic=query_text or "", **options)
-    place = {"tenant_id": tenant_id, "project_id": project_id}.items()
-    return [one for one in found["memories"] if place <= (one.get("context") or {}).items()]
 
 
 ReflectionEngineV2 = ReflectionEngine
