@@ -12,7 +12,7 @@ _NAMES = {
     "detect_bias_repetition enforce_rerun_limits get_guardrails_status get_loop_trace "
     "log_rerun_reasoning make_rerun_decision override_guardrails process_loop_completion "
     "process_loop_reflection track_bias",
-    "mistakes": "MemoryManager Reflection clear compute_error_signature count "
+    "mistakes": "Reflection clear compute_error_signature count "
     "create_reflection_from_evaluation format_for_prompt has_seen_error_before persist_reflection "
     "retrieve_similar retrieve_similar_reflections store",
     "refining": "check_convergence has_converged improvement_score run_iteration",

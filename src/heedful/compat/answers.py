@@ -257,33 +257,10 @@ class GuardrailsOverride:
     override_reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LoopTrace:
-    """The answer of `get_loop_trace`: one attempt, its decision and the reasons."""
-
-    loop_id: str
-    status: Literal["pending", "completed", "finalized"]
-    timestamp: str | None
-    rerun_of: str | None
-    rerun_depth: int
-    rerun_count: int
-    max_reruns: int | None
-    bias_echo: bool
-    repeated_tags: list[str]
-    repetition_counts: dict[str, int]
-    threshold: int
-    trigger: str | None
-    action: str | None
-    reflection_fatigue: float
-    previous_fatigue: float
-    fatigue_increment: float
-    fatigue_increased: bool
-    improvement_detected: bool
-    threshold_exceeded: bool
-    rerun_reason: str | None
-    rerun_reason_detail: str | None
-    rerun_trigger: list[str]
-    force_finalize: bool
-    overridden_by: str | None
-    orchestrator_persona: str | None
-    reflection_persona: str | None
+TRACE = (
+    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
+    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
+    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
+    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
+    "reflection_persona"
+).split()

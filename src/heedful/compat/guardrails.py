@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from heedful.checks import critic, critique
@@ -435,8 +435,7 @@ async def process_loop_reflection(
     """Return the `reflection_result` of `process_loop_completion`, which takes `options`, too."""
     flags = override_fatigue, override_max_reruns, override_by
     answer = await process_loop_completion(loop_id, DONE, None, *flags, **options)
-    reflected: dict[str, Any] = answer["reflection_result"]
-    return reflected
+    return dict(answer["reflection_result"])
 
 
 async def make_rerun_decision(
@@ -449,8 +448,7 @@ async def make_rerun_decision(
     """Return the `decision_result` of `process_loop_completion`, which takes `options`, too."""
     flags = override_fatigue, override_max_reruns, override_by
     answer = await process_loop_completion(loop_id, DONE, None, *flags, **options)
-    decided: dict[str, Any] = answer["decision_result"]
-    return decided
+    return dict(answer["decision_result"])
 
 
 async def get_guardrails_status(
@@ -515,7 +513,7 @@ async def get_loop_trace(
     }
     for name, value in noted.get(REASONING, {}).items():
         facts |= {name: value} if value is not None else {}
-    return {field.name: facts[field.name] for field in fields(answers.LoopTrace)}
+    return {name: facts[name] for name in answers.TRACE}
 
 
 async def enforce_rerun_limits(

@@ -7,12 +7,20 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
-from heedful.lessons.lesson import Example, LessonFilter, Match, Trust, check_texts
+from heedful.lessons.lesson import (
+    Example,
+    LessonFilter,
+    Match,
+    Remembered,
+    State,
+    Trust,
+    check_texts,
+)
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -26,26 +34,6 @@ from heedful.store.runs import iso
 MERGE = 0.85  # the cosine from which on two lessons may be merged
 COMPARED = 50  # a new lesson is compared with this many lessons of its type
 _log = logging.getLogger("heedful")
-
-
-class MemoryManager(Protocol):
-    """Another system's store of lessons; all arguments are passed by keyword."""
-
-    async def remember(
-        self,
-        *,
-        category: str,
-        content: str,
-        rationale: str,
-        tags: list[str],
-        context: dict[str, Any],
-    ) -> Mapping[str, Any]:
-        """Store a lesson; the answer has its "id"."""
-
-    async def recall(
-        self, *, topic: str, categories: list[str], tags: list[str], limit: int
-    ) -> Mapping[str, Any]:
-        """Find lessons; the answer has them as "memories"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +80,32 @@ def create_reflection_from_evaluation(
     return Reflection(*about, query or "", iteration, lesson.meta["quality_improvement"])
 
 
-def check_manager(manager: object) -> object:
-    """Return a memory manager. Raises InvalidInput if it lacks a method."""
-    if not all(callable(getattr(manager, name, None)) for name in ("remember", "recall")):
-        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
-    return manager
+class StoredId(int):
+    """The id of a stored lesson, with its `state`, its `trust`, and the command `release`."""
+
+    def __new__(cls, answer: Remembered) -> StoredId:
+        """Return the id of the lesson that a memory stored."""
+        made = super().__new__(cls, answer.id)
+        made.state, made.trust, made.release = answer.state, answer.trust, answer.release
+        return made
+
+    state: State
+    trust: Trust
+    release: str
 
 
 async def persist_reflection(
     reflection: Reflection | Mapping[str, Any],
-    memory_manager: Memory | MemoryManager,
+    memory_manager: Memory | Any,
     changed_behavior: bool,
     similarity_threshold: float = MERGE,
 ) -> Any:
     """Store a reflection and return its id; if `changed_behavior` is false, only return None.
 
-    Reflections of one type with the same signature are one lesson: it is counted and keeps its id.
+    `memory_manager` is a Memory, or another system's object with the coroutines `remember(category,
+    content, rationale, tags, context)`, which returns a mapping with an "id", and `recall(topic,
+    categories, tags, limit)`, which returns one with "memories". Reflections of one type with the
+    same signature are one lesson: it is counted and keeps its id.
     If a Memory has an embedder, lessons of the same type with a similarity of at least
     `similarity_threshold` (0..1) are logged. Raises InvalidInput, QuotaExceeded, StoreError.
     """
@@ -127,7 +125,7 @@ async def persist_reflection(
     answer = await memory_manager.keep(lesson)
     if answer.created:
         await _suggest_merge(memory_manager, answer.id, lesson, similarity_threshold)
-    return answer.id or None
+    return StoredId(answer) if answer.id else None
 
 
 def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
@@ -163,7 +161,7 @@ async def _suggest_merge(memory: Memory, id: int, lesson: Lesson, threshold: flo
 
 async def retrieve_similar_reflections(
     error_signature: str,
-    memory_manager: Memory | MemoryManager,
+    memory_manager: Memory | Any,
     limit: int = 5,
     error_type: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -183,9 +181,7 @@ async def retrieve_similar_reflections(
     ]
 
 
-async def has_seen_error_before(
-    error_signature: str, memory_manager: Memory | MemoryManager
-) -> bool:
+async def has_seen_error_before(error_signature: str, memory_manager: Memory | Any) -> bool:
     """Return whether an error with this signature is stored.
 
     Raises InvalidInput, and StoreError: an error of the store never means "not seen".
@@ -194,14 +190,15 @@ async def has_seen_error_before(
 
 
 async def _with_signature(
-    exact: str, manager: Memory | MemoryManager, limit: int, error_type: str
+    exact: str, manager: Memory | Any, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
     check_texts(error_signature=exact, error_type=error_type)
     tag = f"sig:{exact}"
     if isinstance(manager, Memory):
         tagged = LessonFilter(kind="error", error_type=error_type, tag=tag)
         return await manager.store.read(manager.scope, patterns.list_lessons, tagged, limit)
-    check_manager(manager)
+    if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
+        raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
     options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}
     found = (await manager.recall(topic=exact, **options))["memories"]
     tags = {tag, error_type or tag}

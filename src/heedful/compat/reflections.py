@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Any, Literal
 
 from heedful.compat.answers import Record
-from heedful.compat.mistakes import MemoryManager, check_manager
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     LONGEST,
@@ -91,48 +91,15 @@ class RunMetadata:
     session_id: str
 
 
-class _Open(StrEnum):
-    """Names of a list that callers extend: `EventType("odd")` is a member, too."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> _Open | None:
-        if not isinstance(value, str):
-            return None
-        made = str.__new__(cls, value)
-        made._name_, made._value_ = value.upper(), value
-        return made
-
-
-class EventType(_Open):
-    """What an event of a run is."""
-
-    TOOL_CALL = "tool_call"
-    TOOL_RESPONSE = "tool_response"
-    LLM_CALL = "llm_call"
-    LLM_RESPONSE = "llm_response"
-    ERROR_EVENT = "error_event"
-    SYSTEM_EVENT = "system_event"
-
-
-class ErrorCategory(_Open):
-    """What kind of error ended a run."""
-
-    TIMEOUT_ERROR = "timeout_error"
-    TOOL_ERROR = "tool_error"
-    NETWORK_ERROR = "network_error"
-    PERMISSION_ERROR = "permission_error"
-    VALIDATION_ERROR = "validation_error"
-    UNKNOWN_ERROR = "unknown_error"
-
-
-class OutcomeType(StrEnum):
-    """How a run ended."""
-
-    SUCCESS = "success"
-    FAILURE = "failure"
-    PARTIAL = "partial"
-    TIMEOUT = "timeout"
-    ERROR = "error"
+# Plain text is taken where a member is; event types and error categories are open lists.
+EventType = StrEnum(
+    "EventType", "TOOL_CALL TOOL_RESPONSE LLM_CALL LLM_RESPONSE ERROR_EVENT SYSTEM_EVENT"
+)
+OutcomeType = StrEnum("OutcomeType", "SUCCESS FAILURE PARTIAL TIMEOUT ERROR")
+ErrorCategory = StrEnum(
+    "ErrorCategory",
+    "TIMEOUT_ERROR TOOL_ERROR NETWORK_ERROR PERMISSION_ERROR VALIDATION_ERROR UNKNOWN_ERROR",
+)
 
 
 @dataclass
@@ -357,46 +324,35 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     texts = made and (made.reflection.text, made.strategy.text if made.strategy else None)
     if made is not None and texts == (given.reflection_text, given.strategy_text):
         return made
-    text, rule = given.reflection_text, given.strategy_text or ""
-    check_texts(reflection_text=text, strategy_text=rule, error_category=given.error_category or "")
+    text, rule, category = given.reflection_text, given.strategy_text, given.error_category or ""
+    check_texts(reflection_text=text, strategy_text=rule or "", error_category=category)
     check_share("importance", given.importance)
     check_share("confidence", given.confidence)
-    empty = {"outcome": "failure", "task_description": "", "event_count": 0, "session_id": ""}
-    more = {name: value for name, value in (given.metadata or {}).items() if name in empty}
-    tags = tuple(given.tags or ())
-    category = given.error_category or ""
     name = signature(category or "reflection", redact(text))
+    run = {"outcome": "failure", "task_description": "", "event_count": 0, "session_id": ""}
+    lists = {one: list(given[one] or ()) for one in ("source_event_ids", "related_memory_ids")}
+    own = {"by": "caller", "confidence": given.confidence, "error_category": category}
+    meta = {**run, **(given.metadata or {}), **lists, **own}
+    meta["episode"] = short_digest(f"{text}\0{rule}")
+    words, weight = redact(text)[:LONGEST], given.importance
+    about: Any = {"importance": weight, "tags": tuple(given.tags or ()), "meta": meta}
     lesson = Lesson(
         "reflection",
         name,
         name.error_type,
-        redact(text)[:LONGEST],
-        redact(text)[:LONGEST],
+        words,
+        words,
         state="quarantined",
         trust="external",
-        importance=given.importance,
-        tags=tags,
-        meta={
-            **empty,
-            **more,
-            "by": "caller",
-            "confidence": given.confidence,
-            "error_category": category,
-            "source_event_ids": list(given.source_event_ids or ()),
-            "related_memory_ids": list(given.related_memory_ids or ()),
-            "episode": short_digest(f"{text}\0{rule}"),
-        },
+        **about,
     )
-    strategy = rule and replace(
-        lesson,
-        kind="strategy",
-        signature=strategy_signature(name, redact(rule)),
-        text=redact(rule)[:LONGEST],
-        sighting=redact(rule)[:LONGEST],
-        importance=min(1.0, round(given.importance * STRONGER, 6)),
-        tags=(*tags, "strategy"),
-    )
-    return Reflected(lesson, strategy or None, (), (), ())
+    if not rule:
+        return Reflected(lesson, None, (), (), ())
+    words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
+    changes: Any = {"text": words, "sighting": words, "importance": weight, "kind": "strategy"}
+    changes |= {"tags": (*lesson.tags, "strategy")}
+    strategy = replace(lesson, signature=strategy_signature(name, words), **changes)
+    return Reflected(lesson, strategy, (), (), ())
 
 
 async def query_reflections(
@@ -434,86 +390,30 @@ async def query_reflections(
 
 
 class ReflectionEngine:
-    """The three functions of this module with the same store, model, prompts and score.
+    """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
 
     `prompts` are Prompts or a mapping with `failure`, `success` or `partial`. `score(draft,
-    episode)` returns the importance, 0..1. A `memory_repository` stores the lessons instead of
-    `store`: a Memory, or another system's object with `remember` and `recall`. `trust` says who
-    wrote the tasks and the users' messages.
+    episode)` returns the importance, 0..1. A `memory_repository` is used instead of `store`.
+    `trust` says who wrote the tasks and the users' messages. Raises InvalidInput.
     """
 
     def __init__(
         self,
         store: Memory | Store | str = STORE,
         model: Model | Callable[..., Any] | None = None,
-        memory_repository: Memory | MemoryManager | None = None,
+        memory_repository: Memory | None = None,
         prompts: Prompts | Mapping[str, str] | None = None,
         score: Score | None = None,
         *,
         trust: Trust = "external",
     ) -> None:
-        own = memory_repository is None or isinstance(memory_repository, Memory)
-        self._repository: Any = None if own else check_manager(memory_repository)
-        self._store: Any = memory_repository if own and memory_repository is not None else store
-        self._options: dict[str, Any] = {
-            "model": model,
-            "prompts": prompts or DEFAULT,
-            "score": score or by_outcome,
-            "trust": trust,
-        }
-
-    async def generate_reflection(
-        self, context: ReflectionContext | Mapping[str, Any]
-    ) -> ReflectionResult:
-        """Return the lesson of a run, as the function `generate_reflection` does."""
-        return await generate_reflection(context, store=self._store, **self._options)
-
-    async def store_reflection(
-        self,
-        result: ReflectionResult | Mapping[str, Any],
-        tenant_id: str,
-        project_id: str,
-        session_id: str | None = None,
-    ) -> dict[str, Any]:
-        """Store a reflection, as the function `store_reflection` does, or in the repository."""
-        if self._repository is None:
-            place = tenant_id, project_id, session_id
-            return await store_reflection(result, *place, store=self._store)
-        made = _reflected(result)
-        ids: dict[str, Any] = {"reflection_id": None, "strategy_id": None}
-        for lesson in (made.reflection, made.strategy):
-            if lesson is not None:
-                entry = {
-                    "category": lesson.kind,
-                    "content": lesson.text,
-                    "rationale": lesson.meta["task_description"],
-                    "tags": list(lesson.tags),
-                    "context": {**lesson.meta, "tenant_id": tenant_id, "project_id": project_id}
-                    | ({"session_id": session_id} if session_id else {}),
-                }
-                ids[f"{lesson.kind}_id"] = (await self._repository.remember(**entry))["id"]
-        return ids
-
-    async def query_reflections(
-        self,
-        tenant_id: str,
-        project_id: str,
-        query_text: str | None = None,
-        k: int = 5,
-        min_importance: float = 0.5,
-        tags: Sequence[str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """Find reflections, as the function `query_reflections` does, or in the repository.
-
-        Another system's repository answers with its own records and gets no `min_importance`.
-        """
-        if self._repository is None:
-            asked = tenant_id, project_id, query_text, k, min_importance, tags
-            return await query_reflections(*asked, store=self._store)
-        options: Any = {"categories": [*PRODUCTS], "tags": list(tags or ()), "limit": k}
-        found = await self._repository.recall(topic=query_text or "", **options)
-        place = {"tenant_id": tenant_id, "project_id": project_id}.items()
-        return [one for one in found["memories"] if place <= (one.get("context") or {}).items()]
+        own = store if memory_repository is None else memory_repository
+        if not isinstance(own, Memory | Store | str):
+            raise InvalidInput("memory_repository", own, "a Memory, or None")
+        options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
+        self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
+        self.store_reflection = partial(store_reflection, store=own)
+        self.query_reflections = partial(query_reflections, store=own)
 
 
 ReflectionEngineV2 = ReflectionEngine

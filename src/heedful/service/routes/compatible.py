@@ -7,7 +7,7 @@ ignore unknown fields in bodies, and name them in the `warnings` of the answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -137,7 +137,7 @@ class QueriedReflections(BaseModel):
 class LenientRoute(APIRoute):
     """A route whose answer names the unknown fields of the body in `warnings`."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, followed by the search for unknown fields."""
         handle = super().get_route_handler()
         model = self.body_field.field_info.annotation if self.body_field else None
@@ -192,7 +192,7 @@ async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
-@router.get("/loop-trace/{loop_id:path}", response_model=answers.LoopTrace)
+@router.get("/loop-trace/{loop_id:path}", response_model=dict[str, Any])
 async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
     """Return one attempt of a loop: its decision, the reasons, bias tags and fatigue."""
     return await guardrails.get_loop_trace(loop_id, store=_loops(caller))
