@@ -239,6 +239,9 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     raised = row["author"] is None and row["seen"] > 1
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
     held = reflection.trust in HELD or lowest != reflection.trust
+    # One example carries the words of the lesson, so that they do not crowd out other lessons.
+    if row["author"] is None or row["text"] != values["text"]:
+        values["about"] = f"{values['text']}\n{MASK.sub(' ', values['pattern'])}"
     wrote: Wrote = "nothing"
     vector = reflection.vector
     place = placed(db, reflection.space, blob(vector)) if vector is not None else None
@@ -282,13 +285,12 @@ def add_example(
     space and data of the vector. Searches also find the words of `context`.
     """
     task = storable(example.task)
-    about = task, storable(context), values["text"], values["pattern"]
     values = {
         **values,
         "task": task,
         "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
-        "words": searched_words(*about),
+        "words": searched_words(task, storable(context), values.get("about", "")),
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
@@ -305,14 +307,15 @@ def add_example(
     return wrote
 
 
-def searched_words(task: str, context: str, lesson: str, pattern: str) -> str:
+def searched_words(task: str, context: str, lesson: str) -> str:
     """Return the words by which a search finds an example, separated by blanks.
 
-    They are the words of task and context, and once each the other words of lesson and pattern.
+    They are the words of task and context and, after an empty word, once each the other words of
+    `lesson`. These do not count as the length of the text: a lesson is no worse for its words.
     """
     own = words(f"{task}\n{context}")
-    more = dict.fromkeys(words(f"{lesson}\n{MASK.sub(' ', pattern)}"))
-    return " ".join([*own, *(word for word in more if word not in own)])
+    more = [word for word in dict.fromkeys(words(lesson)) if word not in own]
+    return " ".join([*own, "", *more] if more else own)
 
 
 def name_of(row: Row) -> str:

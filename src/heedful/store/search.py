@@ -77,14 +77,14 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     """Return the BM25 score of a text for the words of a query.
 
     Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `rarities` has
-    the `rarity` of each word of the query. `words` is the text as words separated by blanks, and
-    `mean` the mean length of all texts in characters.
+    the `rarity` of each word of the query. `words` are the `searched_words` of a text, and `mean` is
+    the mean length of all texts in characters.
     """
     said: defaultdict[str, int] = defaultdict(int)
     for word in words.split(" "):
         if word in rarities:
             said[word] += 1
-    long = K1 * (1 - B + B * len(words) / mean)
+    long = K1 * (1 - B + B * len(words.partition("  ")[0]) / mean)
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
 
 

@@ -509,8 +509,8 @@ class _Import:
         known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        own = lessons.searched_words(task, "", text, "") if given is None else storable(given)
-        terms = own.split()[:MOST]
+        own = lessons.searched_words(task, "", text) if given is None else storable(given)
+        terms = own.split(" ")[:MOST]
         values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
         values |= {"record": json.dumps(example), "words": " ".join(terms), "now": record.at}
         held = known is None and record.state == "quarantined"
