@@ -77,8 +77,8 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     """Return the BM25 score of a text for the words of a query.
 
     Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `rarities` has
-    the `rarity` of each word of the query. `words` are the `searched_words` of a text, and `mean` is
-    the mean length of all texts in characters.
+    the `rarity` of each word of the query. `words` are the `searched_words` of a text, and `mean`
+    is the mean length of all texts in characters.
     """
     said: defaultdict[str, int] = defaultdict(int)
     for word in words.split(" "):
