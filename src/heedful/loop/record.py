@@ -58,7 +58,10 @@ def check_share(field: str, value: object) -> None:
 
 
 def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
-    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`."""
+    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`.
+
+    The error says that `field` may be such an integer or, if given, the `alternative`.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
         raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
     if value > LARGEST_INTEGER:

@@ -184,8 +184,8 @@ class TuningResult:
     """The cheapest policy that solves enough loops.
 
     `chosen_on` are the figures of this policy on the half of the loops that was used to choose it;
-    `reported_on` are its figures on the other half. `before` are the old policy's figures on that
-    other half. `tried` is the number of policies that were tried.
+    `reported_on` are its figures on the other half. `before` are the old policy's figures on this
+    other half, too. `tried` is the number of policies that were tried.
     """
 
     policy: Policy
