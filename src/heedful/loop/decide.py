@@ -129,8 +129,8 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
     The policy must have the rule, and the rule must allow overrides. The override needs an actor
-    and at least one decision. If it expires, this must be later than `at` (seconds since 1970). The
-    loop must not have passed.
+    and at least one decision. If `override.until` is set, it must be later than `at` (seconds since
+    1970). The loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:

@@ -256,7 +256,7 @@ def tune(
 
 
 def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
-    """Return an upper bound of the policy's attempts, and minus the number of solved loops."""
+    """Return an upper bound of the policy's attempts, and the negated number of solved loops."""
     limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
     made = [(one, replay(one.loop, policy)) for one in recorded]
     most = sum(result.attempts if result.exact else limit for _, result in made)

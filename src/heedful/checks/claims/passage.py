@@ -143,7 +143,7 @@ class Sentence:
     # What a number is about
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from `first` on (backwards for `step` -1), up to a break or a number."""
+        """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
         words: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
