@@ -61,7 +61,7 @@ def expose(
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
-    """Insert exposure `one` of a prompt with `among` exposures; return False if stored already."""
+    """Insert an exposure of a prompt with `among` exposures; False if it is stored already."""
     names = ("loop", "shown", "share", "together")
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}

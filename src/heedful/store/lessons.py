@@ -43,7 +43,7 @@ def words_digest(text: str) -> str:
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return the digest that rulings use for an example of a lesson with the text `lesson`."""
+    """Return the digest that rulings use for the example with this `digest` and lesson text."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 

@@ -53,8 +53,8 @@ def leave(owner: str) -> None:
 def alive(owner: str, lease: float, now: float) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    A driver in this process works from `enter` to `leave`. Any other driver may be
-    working until `lease` (seconds since 1970). If it is on this host, its process must also run.
+    A driver in this process works from `enter` to `leave`. Any other driver may be working until
+    `lease` (seconds since 1970). If it is on this host, its process must also run.
     """
     host, _, rest = owner.partition("|")
     if host != _host():

@@ -713,7 +713,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Do the work of PostgreSQL's triggers on the copy, and continue the source's row numbers."""
+    """Write what triggers would have written to the copy; let it continue the source's row ids."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
