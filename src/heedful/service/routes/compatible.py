@@ -56,7 +56,7 @@ class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
     A flag overrides its limit only if this limit has already ended the loop. If a score is missing,
-    critics of the service give it.
+    critics of the service compute it.
     """
 
     loop_id: _Loop
@@ -100,7 +100,10 @@ class RunError(BaseModel):
 
 
 class FinishedRun(Named):
-    """A finished run to reflect on. With `store: false` nothing is stored."""
+    """A finished run to reflect on. With `store: false` nothing is stored.
+
+    If the model fails, rules write the lesson; with `on_model_error: raise` the call fails.
+    """
 
     events: list[RunEvent]
     outcome: Ended
