@@ -167,7 +167,7 @@ def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def wrong(error: Any, allowed: str = "") -> str:
-    """Describe an error of pydantic: the wrong value and what is allowed."""
+    """Describe an error of pydantic: the wrong value, and `allowed` or else pydantic's message."""
     value = error["input"]
     shortened = repr(shown(value) if isinstance(value, str) else value)
     if len(shortened) > SHOWN:
