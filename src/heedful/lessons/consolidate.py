@@ -319,7 +319,7 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
-    """Yield merges, best survivor first; every member is similar to its survivor."""
+    """Yield merges, best survivor first; `near` maps each lesson's index to its similar lessons."""
     gone: set[int] = set()
     for best in sorted(near, key=lambda at: lessons[at].evidence):
         members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)
