@@ -195,7 +195,7 @@ class Study:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove the lessons in prompts from the episode, and the content of the events at `ours`."""
+    """Remove the lessons in an episode's prompts, and the content of the events at `ours`."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
@@ -238,7 +238,7 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
-    """Yield the quoted words, numbers and names in the sentence that `held` does not contain."""
+    """Yield the sentence's quoted words, numbers and names that the text `held` lacks."""
     plain, rest = _plain(held), sentence
     words = frozenset(_WORD.findall(plain))
     numbers = {_value(number) for number in NUMBER.findall(held)}
@@ -500,7 +500,7 @@ class Prompts:
     partial: str = _PARTIAL
 
     def of(self, outcome: Ended) -> str:
-        """Return the instruction to the model for an episode that ended with `outcome`."""
+        """Return what the model is told to write about an episode that ended with `outcome`."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 

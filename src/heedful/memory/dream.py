@@ -59,7 +59,7 @@ class Dream:
 
     @property
     def after(self) -> int:
-        """The number of lessons that could be recalled afterwards."""
+        """The number of lessons that could be recalled after the dream."""
         return self.before - sum(len(one.members) for one in self.done)
 
     @property
