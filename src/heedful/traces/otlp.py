@@ -294,7 +294,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Replace each object with numeric keys by the list of its unwrapped values, sorted by key."""
+    """Replace each object like {"0": {"message": {…}}, "1": …} by the list of its inner objects."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
