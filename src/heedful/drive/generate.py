@@ -82,7 +82,7 @@ class Produced:
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """Return the candidates that `plain` turned into JSON data."""
+        """Return the candidates from JSON data that the method `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
