@@ -43,7 +43,7 @@ State = Literal["waiting", "running", "stalled", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The number of jobs in a queue and state, and the age of the oldest job in seconds.
+    """How many jobs of a queue are in a state, and the age of the oldest of them in seconds.
 
     `stalled` jobs belong to a worker that no longer sends heartbeats; they will run again.
     """
@@ -352,7 +352,7 @@ GRACE = 30.0
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job, its trace headers (`carried`), its runs so far, and when it last changed."""
+    """A queued job: `carried` are trace headers, `tries` its runs, `since` its last change."""
 
     job: Job
     carried: dict[str, str]

@@ -639,7 +639,7 @@ class RevocationAnswer(trust.RevocationResult):
 
 
 class NewDream(Body):
-    """A consolidation: "lite" covers all lessons, "full" only those seen in the last 24 hours."""
+    """A consolidation: "lite" compares all lessons, "full" only with those of the last 24 hours."""
 
     mode: Literal["lite", "full"] = "lite"
     dry_run: bool = False
