@@ -299,7 +299,7 @@ def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder 
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings; with `auto`, if packages and weights are there."""
+    """Return True if recall compares meanings; `auto` needs installed packages and weights."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
