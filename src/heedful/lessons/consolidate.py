@@ -4,7 +4,7 @@
 forbids it, for example because they differ in kind, trust or meaning. `first_difference` finds
 differences that similarity does not show: other numbers, negations or names, and replaced words.
 Rules that contradict each other, and lessons proven to hurt or to make no difference, are listed
-for a person.
+for a person to decide about.
 """
 
 from __future__ import annotations
@@ -134,7 +134,9 @@ VETOES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson for consolidation; its times are in seconds since 1970."""
+    """A lesson for consolidation; its times are in seconds since 1970.
+
+    If `apart`, its pattern is excluded from groups; if `held`, a part of it is in quarantine."""
 
     id: int
     kind: str
