@@ -574,10 +574,10 @@ def _read_answer(
 ) -> Draft:
     """Return the draft in a model's answer, without sentences that their events do not support.
 
-    The reflection may also be one text. A sentence without citations is supported by the first
-    event that contains all its names and numbers. A sentence without names and numbers is kept, but
-    is not grounded. A strategy is dropped if it has names or numbers that are not in `held`. Raises
-    InvalidInput if no sentence is left.
+    The reflection may be one text instead of a list. A sentence without citations is supported by
+    the first event that contains all its names and numbers. A sentence without names and numbers is
+    kept, but is not grounded. A strategy is dropped if it has names or numbers that the text `held`
+    does not contain. Raises InvalidInput if no sentence is left.
     """
     said = answer.get("reflection")
     if isinstance(said, str):
