@@ -171,7 +171,7 @@ class Run(Generic[C]):
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as a new attempt; without any, make the first attempt.
+        """Judge the last candidate again, as a new attempt; if none exists, make the first attempt.
 
         Use it for a loop that ended because a check was broken. Raises the errors of `step`.
         """
