@@ -171,8 +171,9 @@ class Journal:
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write `entry` in one transaction.
 
-        With its first decision it also writes the loop's goals and policy, if they differ from the
-        stored ones. Raises LeaseLost if another process drives the loop, and other StoreErrors.
+        The first decision of this process also writes the loop's goals and policy, if they differ
+        from the stored ones. Raises LeaseLost if another process drives the loop, and other
+        StoreErrors.
         """
         if self.store is None:
             return Committed(time.time())
