@@ -162,7 +162,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
-    """Return a loop's number of reruns, bias echo and fatigue, and why it ran again or ended."""
+    """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
