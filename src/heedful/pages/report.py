@@ -83,7 +83,7 @@ def render(template: str, **values: object) -> str:
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
-    """Write one attempt as a JSON file and create a missing folder. Raises StoreUnavailable."""
+    """Write one attempt as JSON; create `folder` if it is missing. Raises StoreUnavailable."""
     return _write(Path(folder) / attempt.file, _json(attempt.plain()))
 
 
