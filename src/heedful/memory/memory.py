@@ -339,9 +339,9 @@ class Memory(Transfers):
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
     ) -> tuple[Reflection, ...]:
-        """Return the lessons of a finished loop (see `learn`), derived from those it was shown.
+        """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
 
-        So revoking a source also removes what was learnt with the text of the source in the prompt.
+        So if a source is revoked, lessons that were learnt with its text in the prompt go, too.
         """
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
         origin |= {"space": briefing.space, "vector": briefing.vector}
@@ -383,7 +383,7 @@ class Memory(Transfers):
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends this.
+        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends the protection.
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
