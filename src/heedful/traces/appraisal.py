@@ -164,7 +164,7 @@ def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
 def _whole(
     run: Course, judged: Sequence[_Judgement], heard: Sequence[Evaluation], answer: Sequence[int]
 ) -> Evaluation:
-    """Return the evaluation: all scores, a note with the reasons for each, all findings."""
+    """Return the evaluation from all judgements; `heard` is what checks and critics returned."""
     scores, findings = _scores(judged), list[Finding]()
     for score in SCORES:
         those = [each for each in judged if each.score == score]

@@ -78,7 +78,10 @@ def from_json(document: Any) -> Iterator[Span]:
 
 
 def from_request(data: bytes) -> Iterator[Span]:
-    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
+    """Yield the spans of a protobuf `ExportTraceServiceRequest`.
+
+    Raises InvalidInput, ImportError.
+    """
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
