@@ -363,7 +363,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         return cast("Plain", await self.call("GET", "reflections", id))
 
     async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends the protection.
+        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
 
         The service records `why`. Raises NotFound, Forbidden.
         """

@@ -165,7 +165,7 @@ async def prune(tools: Tools, scope: Scope) -> None:
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt; raise the rank of lessons proven to help. Raises StoreError."""
+    """Retire lessons proven to hurt; raise the rank of those proven to help. Raises StoreError."""
     await tools.memory(scope).look()
 
 
