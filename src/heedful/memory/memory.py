@@ -383,7 +383,7 @@ class Memory(Transfers):
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends the protection.
+        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
