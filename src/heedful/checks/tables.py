@@ -73,7 +73,7 @@ class Table:
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
 
     def batches(self, names: Sequence[str]) -> Batches:
-        """Yield batches: the cells of each column in `names`, in order. Raises TableError."""
+        """Yield blocks of rows: one list of cells for each of `names`. Raises TableError."""
         for name in names:
             if name not in self.columns:
                 raise self.missing_column(name)

@@ -61,7 +61,7 @@ class Wealth:
         return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the logarithm of the wealth of all bets on more than `gain`, and its slope."""
+        """Return the log of the evidence for a gain above `gain`, and the slope of this log."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):

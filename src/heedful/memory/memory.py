@@ -417,7 +417,7 @@ class Memory(Transfers):
         return await self.store.write(self.scope, lesson_store.prune, *bounds, by)
 
     async def spaces(self) -> Spaces:
-        """Count the texts in each embedding space, as seen from the embedder in use."""
+        """Count the texts in each embedding space, and those that the current embedder lacks."""
         return Spaces.of(await self.store.read(self.scope, search.spaces), space_of(self.embedder))
 
     async def reembed(self, progress: Progress | None = None) -> int:

@@ -345,7 +345,7 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 
 
 async def _record_failure(memory: Memory, digest: str, error: BaseException | None) -> None:
-    """Record and log the error; after a mere interruption, another process may take the episode."""
+    """Record and log an error; if the work was only interrupted, release the episode for others."""
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"

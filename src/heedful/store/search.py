@@ -117,7 +117,7 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """The memory of all codes, in bytes."""
+        """The size in RAM of all compressed vectors (codes), in bytes."""
         return sum(codes.bytes for codes in self._kept.values())
 
 
