@@ -207,7 +207,7 @@ async def clear(memory: Memory) -> int:
 
 
 async def count(memory: Memory) -> int:
-    """Return the number of entries that recall can find."""
+    """Return the number of examples and lessons that recall can find."""
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
