@@ -99,7 +99,7 @@ async def call(
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; if cancelled meanwhile, close a coroutine that it returns."""
+    """Call a function in a thread; on cancellation, close the coroutine that it may return."""
 
     def close(future: asyncio.Future[Any]) -> None:
         returned = not future.cancelled() and future.exception() is None
@@ -146,7 +146,7 @@ EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Return True if all checks and the evaluator declare `pure = True`: repeats cost nothing."""
+    """Return True if all checks and the evaluator declare `pure = True`: cheap and repeatable."""
     every = (*checks, evaluate) if evaluate is not None else checks
     return all(getattr(check, "pure", False) for check in every)
 

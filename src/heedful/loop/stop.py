@@ -3,7 +3,8 @@
 A rule is a callable that takes a loop and returns a text that says why it must end, or None. The
 name of a rule is its attribute `name` or the name of the function. Each rule alone stops a loop;
 `All` stops only if all of its members stop. `find_near_repeat` finds an earlier candidate that is
-nearly the same; the host stores the result in the attempt for the rule `Repeat`.
+nearly the same; the program that drives the loop stores the result in the attempt, where `Repeat`
+reads it.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Fatigue:
         return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
-        """Return the fatigue after one more attempt, which improved if `better` is True."""
+        """Return the fatigue after an attempt; it was `level` before. `better`: it improved."""
         change = -record.thousandths(self.decay) if better else record.thousandths(self.increment)
         return min(record.thousandths(self.most), max(0, record.thousandths(level) + change)) / 1000
 
@@ -126,7 +127,7 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when a finding of the last attempt has occurred, by its key, in `times` attempts.
+    """Stop when a finding of the last attempt, identified by its key, is in `times` attempts.
 
     Only attempts since the last improvement count; if the finding is persistent, all attempts
     count. `across="scope"` adds the counts of the scope's earlier loops.
@@ -239,7 +240,7 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop while no test or check has passed in any attempt (`Evaluation.met` is 0).
+    """Stop if no test or check has passed in any attempt so far (`Evaluation.met` is 0).
 
     Use the rule inside `All`, because alone it stops a loop after the first attempt. It does not
     stop the loop if `met` of any evaluation is unknown.
