@@ -522,6 +522,7 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert first["reflection_result"]["repetition_counts"] == {}
     assert track("a", "overconfidence", "anchoring")[2] == {"overconfidence": 1, "anchoring": 1}
     assert done(store, "a", **POOR, bias_tags=[TAG]) == first
+    assert done(store, "a") == first
     assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
     asked = do(detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store))
     assert asked["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
@@ -529,6 +530,8 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
     assert done(store, "b", **POOR)["decision_result"]["rerun_reason"] == "bias_echo_detected"
     assert track("d", "overconfidence") == [True, ["overconfidence"], {"overconfidence": 4}]
+    done(store, "d", **POOR, bias_tags=[{"tag": "anchoring"}])
+    assert done(store, "d")["loop_id"] == "d"  # both tags are its own now
     elsewhere = GuardedLoops(store, Scope("default", "other"))
     assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {"overconfidence": 1}
 

@@ -289,12 +289,11 @@ class GuardedLoops:
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
         pending = number > len(stored.loop.attempts)
-        known_keys = () if pending else _keys(stored.loop.attempts[number - 1])
-        noted = await self.store.read(self.scope, loop_store.notes, name)
-        tags = [tag for key, tag in noted.items() if key.startswith(BIAS)]
-        completion = completion.joined(
-            [tag for tag in tags if pending or BIAS + tag["tag"] in known_keys]
-        )
+        if pending or completion.bias_tags is not None:
+            noted = await self.store.read(self.scope, loop_store.notes, name)
+            keys = noted.keys() if pending else _keys(stored.loop.attempts[number - 1])
+            tags = [tag for key, tag in noted.items() if key.startswith(BIAS) and key in keys]
+            completion = completion.joined(tags)
         if stored.created and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
         if pending:

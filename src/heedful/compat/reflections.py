@@ -421,6 +421,6 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> Any:
     """Return the fields of an object, without those that are None; or else its text."""
     own = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
-    if isinstance(value, Enum) or own is None:
+    if isinstance(value, Enum) or not own:
         return str(value.value if isinstance(value, Enum) else value)
     return {name: each for name, each in own.items() if each is not None}
