@@ -509,6 +509,7 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     assert do(get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
 
+@pytest.mark.both
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     def track(name: str, *tags: str) -> list[Any]:
         told = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
@@ -544,6 +545,7 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
     assert (reflected, decided) == (whole["reflection_result"], whole["decision_result"])
 
 
+@pytest.mark.both
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     done(store, "loop_001", **POOR)
     own = replace(orchestrator, rules=(MaxAttempts(9),))
