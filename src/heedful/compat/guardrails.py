@@ -330,7 +330,7 @@ class GuardedLoops:
         return view
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
-        """Return the state of a loop now or after attempt `number`. Raises NotFound."""
+        """Return the state of a stored loop now or after attempt `number`. Raises StoreError."""
         (stored,) = await self._read([id])
         return LoopView(stored, await self._next_name(stored), number)
 
