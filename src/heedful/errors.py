@@ -1,9 +1,9 @@
 """The errors that heedful raises, grouped by the cause.
 
-UsageError, AccessDenied and NotFound: the call. UserCodeError: a function that the caller passed.
-StoreError: the database or the disk. ModelError: the model or its provider. RemoteError: the
-service that a client calls. NotPassed is no fault: no candidate was accepted. Every message says
-what was wrong, with which value, and what to do.
+The cause of UsageError, AccessDenied and NotFound is the call; of UserCodeError, a function that
+the caller passed; of StoreError, the database or the disk; of ModelError, the model or its
+provider; of RemoteError, the service that a client calls. NotPassed is no fault: no candidate was
+accepted. Every message says what was wrong, with which value, and what to do.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class OutOfOrder(Conflict):
 
 
 class NotQuarantined(UsageError):
-    """The example is not in quarantine, so no ruling on it is possible; `state` is its state."""
+    """The lesson is not in quarantine, so no ruling on it is possible; `state` is its state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id

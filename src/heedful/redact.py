@@ -184,7 +184,7 @@ def redact(text: str) -> str:
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
-    """Replace what the pattern matches after its first group by a mark of this kind."""
+    """In each match of the pattern, replace what follows the first group by a mark."""
     mark = f"[redacted: {kind}]"
     return _compiled(pattern).sub(lambda found: found[1] + mark, text)
 
@@ -199,7 +199,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern for the position `past` characters after a name of `_OWNERS`."""
+    """Return a pattern for a position `past` characters after a name that is assigned a secret."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
@@ -214,7 +214,7 @@ def _issued() -> list[tuple[str, str]]:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
-    """Return one pattern for the tokens of all issuers, and the kinds of its groups, in order."""
+    """Return a pattern for the tokens of all issuers, and the kind of token of each group in it."""
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
         f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"

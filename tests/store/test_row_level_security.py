@@ -50,6 +50,13 @@ TENANTS = ("one", "two")
 EACH = 3
 
 
+TEXTS = """
+select table_name::text, column_name::text from information_schema.columns
+where table_schema = 'heedful' and data_type = 'text' and collation_name is distinct from 'C'
+  and table_name in ({})
+"""
+
+
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Urls]:
     """Each table with rows of two tenants, whatever they say."""
@@ -67,6 +74,11 @@ def filled() -> Iterator[Urls]:
 
 def tables(urls: Urls) -> list[str]:
     return [name for (name,) in rows(urls.owner, TABLES)]
+
+
+def test_texts_are_sorted_by_code_point_as_in_sqlite(filled):
+    names = ", ".join(f"'{name}'" for name in tables(filled))
+    assert rows(filled.owner, TEXTS.format(names)) == []
 
 
 def _insert(db: psycopg.Connection[Any], table: str, tenant: str, n: int) -> None:

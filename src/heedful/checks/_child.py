@@ -1,8 +1,8 @@
 """Run a program and its tests under limits; `heedful.checks.program` starts this as a process.
 
 The process reads one marshalled dict from standard input and writes records to standard output. A
-record is a line with the nonce of this run and a JSON object. Then file descriptors 0 to 2 are
-replaced by the null device, so the program reads no input and its output is discarded.
+record is a line with the nonce of this run and a JSON object. Before the program runs, the null
+device replaces file descriptors 0 to 2: the program reads no input, and its output is discarded.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ async def ask_judge(
     read: Callable[[dict[str, Any]], T],
     **settings: Any,
 ) -> tuple[T, Usage]:
-    """Ask a model to judge the texts `shown`; return `read(its JSON answer)` and the usage."""
+    """Ask a model to judge the texts in `shown`; return `read(answer as JSON)` and the usage."""
     mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
@@ -241,7 +241,7 @@ class Judge:
         return Evaluation(tuple(findings), scores, preference=preference)
 
     async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
-        """Score alignment as the cosine to the goal or task, drift as 1 minus that to the task."""
+        """Score alignment (the cosine to the goal or task) and drift (1 - cosine to the task)."""
         name, aligns = self.role.name, self.role == ROLES["alignment"]
         against = (aligns and shown.get("goal")) or shown.get("task", "")
         pair = await embedder.embed([against, shown["candidate"]])

@@ -54,20 +54,15 @@ def context() -> Context:
     return _context.get()
 
 
+@dataclass(slots=True)
 class UserCode:
     """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
 
     Errors of heedful pass unchanged.
     """
 
-    __slots__ = ("failed", "kinds")
-
-    def __init__(
-        self,
-        failed: Callable[[BaseException], errors.HeedfulError],
-        kinds: tuple[type[BaseException], ...] = (Exception,),
-    ) -> None:
-        self.failed, self.kinds = failed, kinds
+    failed: Callable[[BaseException], errors.HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
 
     def __enter__(self) -> None: ...
 
@@ -104,7 +99,7 @@ async def call(
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; if cancelled meanwhile, close a coroutine that it returns."""
+    """Call a function in a thread; on cancellation, close the coroutine that it may return."""
 
     def close(future: asyncio.Future[Any]) -> None:
         returned = not future.cancelled() and future.exception() is None
@@ -151,7 +146,7 @@ EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Return True if all checks and the evaluator declare `pure = True`: repeats cost nothing."""
+    """Return True if all checks and the evaluator declare `pure = True`: cheap and repeatable."""
     every = (*checks, evaluate) if evaluate is not None else checks
     return all(getattr(check, "pure", False) for check in every)
 

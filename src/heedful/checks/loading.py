@@ -69,9 +69,10 @@ def _factory(name: str, folder: Path | None) -> Check:
 
 @cache
 def _run_file(path: Path, changed: int) -> SimpleNamespace:
-    """Run a file and return the names that it defines, cached until its time of change differs.
+    """Run a file and return the names that it defines.
 
-    The file is not added to `sys.modules`, because it may have the name of another module.
+    The result is cached until `changed`, the time of the file's last change, differs. The file is
+    not added to `sys.modules`, because it may have the name of another module.
     """
     sys.path.insert(0, str(path.parent))  # the file may import its neighbours
     try:

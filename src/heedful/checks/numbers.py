@@ -242,7 +242,7 @@ def short(value: float) -> str:
 
 
 def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCheck:
-    """Make a check of columns by their `rules`; without rules, of all columns with numbers."""
+    """Make a check that applies `rules` to columns; without rules, to all columns with numbers."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(rules))
@@ -512,9 +512,9 @@ class Pairs:
     """Statistics of the rows with an actual value and a prediction, updated batch by batch.
 
     `error` is predicted minus actual, `steps` are the differences of successive actual values, and
-    `joint` is the co-moment. `equal` counts the predictions that equal their actual value exactly.
-    `fractional` counts the actual values that are not whole numbers; `copied` counts the
-    predictions that equal such a value exactly.
+    `joint` is the co-moment of both columns. `equal` counts the predictions that equal their actual
+    value exactly. `fractional` counts the actual values that are not whole numbers; `copied` counts
+    the predictions that equal such a value exactly.
     """
 
     actual: Column

@@ -93,8 +93,9 @@ def python_tests(
     `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
     or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
     around the program is removed. If an `entry_point` is given, the tests use the original built-in
-    functions even if the program redefines them; only the `entry_point` itself may replace one. A
-    test that cannot run is a finding too, so the best program has the fewest findings.
+    functions even if the program redefines them; only the `entry_point` itself may replace a
+    built-in function. A test that cannot run is a finding too, so the best program has the fewest
+    findings.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
@@ -185,7 +186,7 @@ def _statements(
 
 
 def _step(node: ast.stmt, scope: int) -> Step:
-    """Return the step of a statement; if it contains exactly one assert, this is the `source`."""
+    """Return the step of a statement; its `source` is the statement, or the only assert in it."""
     asserts = [n for n in ast.walk(node) if isinstance(n, ast.Assert)]
     only = asserts[0] if len(asserts) == 1 else None
     # The message of the assert is left out: it may contain the actual value.
@@ -318,7 +319,7 @@ def _finding(
 
 
 def _safe(text: str) -> str:
-    """Escape characters that a store refuses, and mask addresses, which differ between runs."""
+    """Escape characters that a store refuses; mask memory addresses, which differ between runs."""
     text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
     return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 

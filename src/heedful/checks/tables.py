@@ -57,7 +57,7 @@ def report(
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """Raised if a source is no readable table; `check` is the check for the finding, or ""."""
+    """Raised if a source is no readable table. `check` names the check of the finding, or is ""."""
 
     kind: str
     what: str
@@ -91,7 +91,10 @@ class Table:
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return a path as a Path, a callable's result, other data, or for None the candidate."""
+    """Return the data to open: `source`, or `candidate` if `source` is None.
+
+    If `source` is callable, its result is used. A path is returned as a Path.
+    """
     if source is None:
         return candidate
     if callable(source):
@@ -192,7 +195,7 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
 
 
 def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) -> Table:
-    """Open the rows that `rows()` yields; call it for the column names and again for the cells."""
+    """Open the rows that `rows()` yields; `rows` is called for the column names, then for cells."""
     names = dict.fromkeys(str(name) for row in rows() for name in row)
     if not names:
         raise TableError("empty", what, "write at least one row", RESULTS)

@@ -121,7 +121,7 @@ def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> 
 
 
 def _file(values: config.Settings) -> Iterator[Sign]:
-    """Check the folder, the database file and its contents. The connection is read-only."""
+    """Check the database file, its folder and its contents. The connection is read-only."""
     path = Path(values.db)
     folder = path.resolve().parent
     well = folder.is_dir() and os.access(folder, os.W_OK)
@@ -147,7 +147,7 @@ def _file(values: config.Settings) -> Iterator[Sign]:
 
 
 def _server(values: config.Settings) -> Iterator[Sign]:
-    """Check the server, the role, the schema and the isolation of tenants, then the contents."""
+    """Check the PostgreSQL server, role, schema, isolation of tenants, and then the contents."""
     needs_psycopg()
     from heedful.store import postgres
 

@@ -100,7 +100,7 @@ def _text_of(argument: str) -> str:
 
 
 async def _spaces(memory: Memory) -> Spaces | None:
-    """Return which examples have vectors; warn if recall compares some examples by words only."""
+    """Return the number of vectors, or None without an embedder; warn if examples have none."""
     if memory.embedder is None:
         return None
     spaces = await memory.spaces()

@@ -99,7 +99,7 @@ def print_json(document: Any) -> None:
 
 
 def answer(record: Any, *lines: object) -> int:
-    """Print `record` as JSON with --json, else those of `lines` that are not empty. Return 0."""
+    """With --json print `record` as JSON, else print the `lines` that are not empty. Return 0."""
     if call().json:
         print_json(record)
     else:
@@ -232,7 +232,7 @@ class Progress:
             self._bars.stop()
 
     def say(self, text: Any) -> None:
-        """Print a line, text or rich's Text, above the bars. A terminal cuts it at its width."""
+        """Print a line of text (or rich's Text) above the bars, cut at the terminal's width."""
         cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
@@ -270,8 +270,8 @@ class Progress:
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
 
-    The message is `last_words()`. If the coroutine has not ended a second after Ctrl-C, or if
-    Ctrl-C is pressed again, the process exits with 130. Committed data is safe.
+    The message of Interrupted is `last_words()`. If the coroutine has not ended a second after
+    Ctrl-C, or if Ctrl-C is pressed again, the process exits with 130. Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 

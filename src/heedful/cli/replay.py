@@ -47,8 +47,8 @@ def replay(
 
     An oracle stops at the first right attempt, or after one attempt if none is right. Regret is the
     number of attempts beyond the oracle's. A loop is lost if the recorded loop was solved and the
-    policy stops before the solution. Quality is the quality of the attempts that are kept. --plot
-    draws cost against quality.
+    policy stops before the solution. Quality is the mean quality of the best attempt of each
+    loop under the policy. --plot draws cost against quality.
     """
     chosen = [presets.policy(text) for text in policy or ()]
     with output.Progress() as progress:
@@ -108,8 +108,8 @@ def tune(
     """Choose the cheapest policy that still solves enough loops.
 
     The policy is chosen on one half of the recorded loops, and its figures come from the other
-    half. If a policy would have continued beyond a recorded loop, it counts as if it used all its
-    attempts.
+    half. If a policy would have continued after the last recorded attempt, all attempts that
+    the policy allows are counted.
     """
     record.check_number("--keep", keep, 0, 1)
     before = config.policy_of(policy)
@@ -171,9 +171,9 @@ def list_policies() -> int:
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """For each rule, find the shortest history in which it decides, or prove that there is none.
+    """For each rule, find the shortest history whose verdict it changes, or prove there is none.
 
-    Exits with 0 if every rule can fire, otherwise with 1.
+    Exits with 0 if every rule can change a verdict, otherwise with 1.
     """
     chosen = config.policy_of(policy)
     found = reach(chosen)

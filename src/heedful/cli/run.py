@@ -154,8 +154,8 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
 
     `watch` gets the row of each task that ends. A loop that has ended is not driven again. If user
     code or an answer fails in one task, the other tasks continue. After any other model error no
-    new task begins. Then the first error is raised, with a note that names its task. A StoreError
-    is raised at once.
+    new task begins. At the end the first error is raised, with a note that names its task. A
+    StoreError is raised at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(job.tasks)
@@ -184,7 +184,7 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive a task as the loop `run/id`; return its row. The task's policy takes precedence."""
+    """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()

@@ -364,7 +364,8 @@ def _ask(
 ) -> tuple[T, str]:
     """Open the store; return the result of `work` and the name of the tenant.
 
-    An audit `entry` is written in the same transaction as the data that `work` writes.
+    An audit `entry` is written in the same transaction as the data that `work` writes. `new`
+    allows a database file that does not exist yet.
     """
     values = config.settings(tenant=tenant)
 

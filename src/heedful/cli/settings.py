@@ -167,7 +167,7 @@ def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def wrong(error: Any, allowed: str = "") -> str:
-    """Describe an error of pydantic: the wrong value and what is allowed."""
+    """Describe an error of pydantic: the wrong value, and `allowed` or else pydantic's message."""
     value = error["input"]
     shortened = repr(shown(value) if isinstance(value, str) else value)
     if len(shortened) > SHOWN:
@@ -299,7 +299,7 @@ def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder 
 
 
 def by_meaning(values: Settings) -> bool:
-    """Return True if recall compares meanings; with `auto`, if packages and weights are there."""
+    """Return True if recall compares meanings; `auto` needs installed packages and weights."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

@@ -64,7 +64,7 @@ class Task:
 
     @property
     def family(self) -> str:
-        """Return the family that the task's context names, or ""."""
+        """Return the value of `family` in the task's context as text, or "" if it has none."""
         named = self.context.get("family") if isinstance(self.context, Mapping) else None
         return "" if named is None else str(named)
 

@@ -78,7 +78,7 @@ class LoopView:
         return self._following if following else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return the actor who overrides `rule` in this or a later decision, or ""."""
+        """Return the actor who overrode `rule` in this decision or overrides it at `at`, or ""."""
         actors = [lift.by for lift in self._lifted if lift.stop.rule == rule]
         actors += [each.by for each in self.loop.overrides if each.rule == rule and each.lifts(at)]
         return actors[0] if actors else ""

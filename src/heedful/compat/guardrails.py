@@ -490,7 +490,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields about an attempt; `log_rerun_reasoning` replaces those of the reasons.
+    """Return all fields of the attempt that `loop_id` names, with the reasons that were logged.
 
     Raises NotFound, StoreError.
     """

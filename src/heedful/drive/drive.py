@@ -106,9 +106,9 @@ class Run(Generic[C]):
     """A loop that a program can run step by step; with a store it can be resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the journal. Only
-    a pipeline sets `stage`, before the first step. Then `stored` is the loop as the journal holds
-    it after each step: without secrets, with the time of each decision. The fields `values` and
-    `journal` of `stored` are not updated after the first step.
+    a pipeline sets `stage`, before the first step. If `stage` is set, `stored` is the loop as the
+    journal holds it after each step: without secrets, with the time of each decision. Its fields
+    `values` and `journal` are not updated after the first step.
     """
 
     task: Any = field(kw_only=False)
@@ -171,7 +171,7 @@ class Run(Generic[C]):
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as a new attempt; without any, make the first attempt.
+        """Judge the last candidate again, as a new attempt; if none exists, make the first attempt.
 
         Use it for a loop that ended because a check was broken. Raises the errors of `step`.
         """
@@ -363,7 +363,7 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best: by errors, missed goals, preference, margin."""
+        """Judge all candidates; return the best by errors, missed goals, preference, margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
 
         if len(tried) == 1:  # nearly always

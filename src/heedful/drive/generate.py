@@ -58,7 +58,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate`, or a Model's Writer, and True if a call blocks. Raises InvalidInput."""
+    """Return `generate` (a Model in a Writer), and True if its call blocks. Raises InvalidInput."""
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
     if isinstance(generate, Writer):
@@ -82,7 +82,7 @@ class Produced:
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """Return the candidates that `plain` turned into JSON data."""
+        """Return the candidates from JSON data that the method `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 

@@ -169,9 +169,11 @@ class Journal:
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write `entry` in one transaction; the first decision also writes changed settings.
+        """Write `entry` in one transaction.
 
-        Raises LeaseLost if another process drives the loop, and other StoreErrors.
+        The first decision of this process also writes the loop's goals and policy, if they differ
+        from the stored ones. Raises LeaseLost if another process drives the loop, and other
+        StoreErrors.
         """
         if self.store is None:
             return Committed(time.time())
@@ -272,7 +274,7 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store; then review its lessons; log errors of the review."""
+        """Write to a memory that has another store; review its lessons and log errors of that."""
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
@@ -304,7 +306,7 @@ class Snapshot:
         return self.state.stored
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write `entry` in one transaction. Raises _ChangedError if the loop has changed since."""
+        """Write `entry` in one transaction. Raises _ChangedError if the loop has changed."""
         try:
             entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")

@@ -220,7 +220,7 @@ def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
 
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if a rule or an improvement in user code stopped the loop."""
+    """Raise OverrideRefused if user code (a rule or `policy.improvement`) stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]

@@ -4,7 +4,7 @@
 forbids it, for example because they differ in kind, trust or meaning. `first_difference` finds
 differences that similarity does not show: other numbers, negations or names, and replaced words.
 Rules that contradict each other, and lessons proven to hurt or to make no difference, are listed
-for a person.
+for a person to decide about.
 """
 
 from __future__ import annotations
@@ -134,7 +134,9 @@ VETOES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson for consolidation; its times are in seconds since 1970."""
+    """A lesson for consolidation; its times are in seconds since 1970.
+
+    If `apart`, its pattern is excluded from groups; if `held`, a part of it is in quarantine."""
 
     id: int
     kind: str
@@ -319,7 +321,7 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
-    """Yield merges, best survivor first; every member is similar to its survivor."""
+    """Yield merges, best survivor first; `near` maps each lesson's index to its similar lessons."""
     gone: set[int] = set()
     for best in sorted(near, key=lambda at: lessons[at].evidence):
         members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)

@@ -247,7 +247,7 @@ def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[st
 def _find_error(
     critique: str, verification: object, rise: float | None
 ) -> tuple[str, str, str, int] | None:
-    """Return the type of the error, the beginning of its text, a detail and how long this may be.
+    """Return the error's type, the beginning of its text, a detail and the detail's maximal length.
 
     `rise` is the gain in quality, None if it is too small. Returns None if there is no error.
     """

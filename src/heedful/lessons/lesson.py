@@ -343,7 +343,7 @@ def check_trust(trust: object) -> None:
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence of `kind`; a str or bytes is refused."""
+    """Raise InvalidInput unless `values` is a sequence (no str or bytes) of `kind` objects."""
     text = isinstance(values, str | bytes)
     if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
         raise InvalidInput(field, values, allowed)

@@ -181,7 +181,7 @@ def _words(tokens: Iterable[str]) -> int:
 
 
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:
-    """Group rows that differ only in particulars; yield each group's template, rows and reasons."""
+    """Group rows that differ only in particulars; yield a template, its rows and the reasons."""
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}

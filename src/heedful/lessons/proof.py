@@ -126,8 +126,8 @@ class Effect:
     """The means of a measure in loops with a lesson shown and withheld, and the gain from it.
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
-    is then as wide as possible. If the share of the holdout changed, each loop is weighted by the
-    inverse of the probability of what happened to it.
+    is then as wide as possible. If the share of the holdout changed, each loop is weighted by 1
+    divided by the probability that the lesson was shown to it, or withheld from it, as it was.
     """
 
     shown: float | None
@@ -237,7 +237,7 @@ def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> t
 
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
-    """Yield the case of each lesson with its own coin, and for None that of memory as a whole."""
+    """Yield (lesson, case) for each lesson with its own coin; (None, case) for the whole memory."""
     alone, together = len(ranked) == 1, any(each.together for each in ranked)
     if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
         raise InvalidInput("exposures", ranked, "equal in shown and share if together is true")
@@ -333,7 +333,7 @@ class _Table:
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the significance levels of uplift's ends."""
+        """Return the comparison; `low` and `high` are the levels of the uplift's bounds."""
         uplift, half = _effect(self.right, low, high), LEVEL / 2
         conclusion: Conclusion = "insufficient data"
         if self.gain is not None and (uplift.low > 0 or uplift.high < 0):
@@ -355,7 +355,7 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect and an interval around it, times `unit`; with `fewer`, less is better."""
+    """Return an effect with its interval, multiplied by `unit`; with `fewer`, less is better."""
     better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
@@ -373,7 +373,7 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, shown: bool) -> float | None:
-    """Return the mean of the loops `shown` the lesson or not, weighted by inverse probability."""
+    """Return the mean over loops with the lesson `shown` (or withheld), weighted as in `Effect`."""
     part = sorted(
         ((1 - share) if shown else share, value, n)
         for (share, kind, value), n in cells.items()

@@ -87,7 +87,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
-    """Drop unimportant reflections and strategies, unless `only` has kind, importance or tags."""
+    """Drop unimportant reflections and strategies, unless `only` sets kind, importance or tags."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
@@ -144,7 +144,7 @@ def choose(
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """Return the nearest matches for a prompt: up to `SHOWN`, up to `UNVERIFIED` not verified.
+    """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
     Matches that are not near enough are left out. Lessons without an accepted output are included
     only with `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
@@ -170,10 +170,11 @@ def choose_for_loop(
 ) -> list[Match]:
     """Return what a loop is shown before its task: worked examples, and the nearest strategy.
 
-    If `examples` is False, the worked examples are replaced by lessons without an accepted output;
-    lessons from checks must be about this very task, because advice for one stage is wrong for
-    another. If `examples` is None, worked examples and such lessons are shown. Reflections are
-    never shown: they say what went wrong elsewhere. The limits are those of `choose`.
+    If `examples` is False, lessons without an accepted output replace the worked examples; if it is
+    None, both are shown. A lesson of the kind "check" without an accepted output is shown only for
+    the task that it is about, because advice for one stage is wrong for another. Lessons of the
+    kind "reflection" are never shown: they say what went wrong elsewhere. The limits are those of
+    `choose`.
     """
 
     def fits(match: Match) -> bool:

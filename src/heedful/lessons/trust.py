@@ -74,7 +74,7 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """How many rows a revocation removes; `lessons` counts the lessons left without examples."""
+    """How many rows a revocation removes; `lessons` counts lessons that lose their last example."""
 
     examples: int = 0
     lessons: int = 0

@@ -57,7 +57,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with the default that is omitted; MISSING if every value is written."""
+    """Return each field and its default, which documents omit; MISSING if they omit no value."""
     written = _WRITTEN.get(kind)
     held: Any = {field.name: field.default for field in fields(kind)}
     if written is not None:
@@ -208,4 +208,7 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Never stop the loop; the only rule of a restored policy whose rules were all user code."""
+    """Never stop the loop.
+
+    Rules that are user code are not restored. A policy with only such rules gets this one instead.
+    """

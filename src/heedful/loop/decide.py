@@ -20,8 +20,8 @@ from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRul
 class Policy:
     """The stop rules of a loop, what counts as improvement, and default goals.
 
-    Each of the `rules` alone ends a loop. `unscored` says what to do if a goal has no score: "stop"
-    or "again". `goals` apply to loops without goals of their own.
+    Each of the `rules` can end a loop alone. `unscored` says what to do if a goal has no score:
+    "stop" or "again". `goals` apply to loops without goals of their own.
     """
 
     rules: tuple[StopRule, ...]
@@ -129,8 +129,8 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
     The policy must have the rule, and the rule must allow overrides. The override needs an actor
-    and at least one decision. If it expires, this must be later than `at` (seconds since 1970). The
-    loop must not have passed.
+    and at least one decision. If `override.until` is set, it must be later than `at` (seconds since
+    1970). The loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
@@ -196,7 +196,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """Return the stops by precedence; overriding any rule named with a stop suspends the stop."""
+    """Return the stops by precedence, each with the rules whose override suspends it."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -229,9 +229,9 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is the change of fatigue in the last attempt, negative if it
-    improved. `echoes` counts, for each key of a finding in the last attempt, the attempts with this
-    key.
+    `fatigue` is in 0..1; `change` is the change of fatigue in the last attempt, negative if this
+    attempt improved. `echoes` counts, for each key of a finding in the last attempt, the attempts
+    with this key.
     """
 
     fatigue: float = 0.0
@@ -241,7 +241,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A recorded verdict; `attempt` is the number of attempts before it.
+    """A recorded verdict; `attempt` is the number of attempts that were made before it.
 
     The verdict was made at `decided` and recorded `at`, both in seconds since 1970.
     """

@@ -223,7 +223,7 @@ def explain(
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """Return the verdicts by number of the attempt; without attempts, one verdict at 0.
+    """Return the verdict after each attempt, by its number; without attempts, one verdict at 0.
 
     For verdicts before the last attempt, usage outside the attempts does not count. The record does
     not say when overrides were used, so each counts as used at the first decisions that it changes.

@@ -1,4 +1,4 @@
-"""The built-in policies (presets), and policies written as a preset with changes.
+"""The built-in policies (presets), and policies that are described as a preset with changes.
 
 Use a preset as it is, or change parts of it with `policy` or `dataclasses.replace`.
 """

@@ -1,9 +1,9 @@
 """Find out for each rule of a policy whether it can ever change a decision.
 
 The search tries histories of attempts, the shortest first, until it finds one that only this rule
-stops. Properties that the rule ignores are chosen so that no other rule stops: the attempts
-improve, have new candidates and no findings, and cost nothing. Among histories that look equal to
-all built-in rules, only the first is extended.
+stops. For properties that the rule ignores, values are chosen at which no other rule stops: the
+attempts improve, have new candidates and no findings, and cost nothing. Among histories that look
+equal to all built-in rules, only the first is extended.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Return `NOTHING`, and a usage for each choice of one limit to reach in every budget."""
+    """Return `NOTHING`, and for each choice of one limit per budget, a usage that reaches these."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
@@ -193,7 +193,7 @@ def _missing(goal: Goal, by: int) -> float:
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """Return the properties of a history that built-in rules read."""
+    """Return what built-in rules read of a history; they treat equal results in the same way."""
     every = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]

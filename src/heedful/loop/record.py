@@ -58,7 +58,10 @@ def check_share(field: str, value: object) -> None:
 
 
 def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
-    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`."""
+    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`.
+
+    The error says that `field` may be such an integer or, if given, the `alternative`.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
         raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
     if value > LARGEST_INTEGER:
@@ -90,7 +93,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def lasting(self, seconds: float) -> Usage:
-        """Return a copy of the usage with another wall time, in seconds."""
+        """Return a copy of the usage whose wall time is `seconds`."""
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
@@ -300,7 +303,7 @@ class Override:
     until: float | None = None
 
     def lifts(self, at: float) -> bool:
-        """Return True unless the override is used up or has expired `at` (seconds since 1970)."""
+        """Return True unless the override is used up or expired at `at` (seconds since 1970)."""
         return self.used < self.decisions and (self.until is None or at < self.until)
 
 

@@ -184,8 +184,8 @@ class TuningResult:
     """The cheapest policy that solves enough loops.
 
     `chosen_on` are the figures of this policy on the half of the loops that was used to choose it;
-    `reported_on` are its figures on the other half. `before` are the old policy's figures on that
-    other half. `tried` is the number of policies that were tried.
+    `reported_on` are its figures on the other half. `before` are the old policy's figures on this
+    other half, too. `tried` is the number of policies that were tried.
     """
 
     policy: Policy
@@ -256,7 +256,7 @@ def tune(
 
 
 def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
-    """Return an upper bound of the policy's attempts, and minus the number of solved loops."""
+    """Return an upper bound of the policy's attempts, and the negated number of solved loops."""
     limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
     made = [(one, replay(one.loop, policy)) for one in recorded]
     most = sum(result.attempts if result.exact else limit for _, result in made)

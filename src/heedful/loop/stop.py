@@ -126,7 +126,7 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when a finding of the last attempt has occurred, by its key, in `times` attempts.
+    """Stop when a finding of the last attempt, identified by its key, is in `times` attempts.
 
     Only attempts since the last improvement count; if the finding is persistent, all attempts
     count. `across="scope"` adds the counts of the scope's earlier loops.
@@ -239,7 +239,7 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop while no test or check has passed in any attempt (`Evaluation.met` is 0).
+    """Stop if no test or check has passed in any attempt so far (`Evaluation.met` is 0).
 
     Use the rule inside `All`, because alone it stops a loop after the first attempt. It does not
     stop the loop if `met` of any evaluation is unknown.

@@ -195,7 +195,7 @@ class Study:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove the lessons in prompts from the episode, and the content of the events at `ours`."""
+    """Remove the lessons in an episode's prompts, and the content of the events at `ours`."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
@@ -238,7 +238,7 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
-    """Yield the quoted words, numbers and names in the sentence that `held` does not contain."""
+    """Yield the sentence's quoted words, numbers and names that the text `held` lacks."""
     plain, rest = _plain(held), sentence
     words = frozenset(_WORD.findall(plain))
     numbers = {_value(number) for number in NUMBER.findall(held)}
@@ -500,7 +500,7 @@ class Prompts:
     partial: str = _PARTIAL
 
     def of(self, outcome: Ended) -> str:
-        """Return the instruction for an episode with this outcome."""
+        """Return what the model is told to write about an episode that ended with `outcome`."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
@@ -574,10 +574,10 @@ def _read_answer(
 ) -> Draft:
     """Return the draft in a model's answer, without sentences that their events do not support.
 
-    The reflection may also be one text. A sentence without citations is supported by the first
-    event that contains all its names and numbers. A sentence without names and numbers is kept, but
-    is not grounded. A strategy is dropped if it has names or numbers that are not in `held`. Raises
-    InvalidInput if no sentence is left.
+    The reflection may be one text instead of a list. A sentence without citations is supported by
+    the first event that contains all its names and numbers. A sentence without names and numbers is
+    kept, but is not grounded. A strategy is dropped if it has names or numbers that the text `held`
+    does not contain. Raises InvalidInput if no sentence is left.
     """
     said = answer.get("reflection")
     if isinstance(said, str):

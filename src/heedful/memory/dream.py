@@ -2,7 +2,8 @@
 
 The results of stored queries are ranked again as if the merges were done, and a merge that makes
 them worse is dropped. The other merges are one transaction, which can be rolled back. Lessons that
-contradict each other, and lessons proven to hurt or to make no difference, are listed for a person.
+contradict each other, and lessons proven to hurt or to make no difference, are listed for a person
+to decide about.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ WORSE = "a stored query would find it further down, or not at all"
 class Dream:
     """What a consolidation found and did; `id` is 0 for a dry run.
 
-    `before` counts the lessons that could be recalled, `queries` the stored queries that were
-    tried. `vetoes` counts, by reason, the similar pairs that were not merged. `found` says why
+    `before` counts the lessons that could be recalled before it, `queries` the stored queries that
+    were tried. `vetoes` counts, by reason, the similar pairs that were not merged. `found` says why
     there was nothing to merge. `at` and `undone` are in seconds since 1970; `undone` is None unless
     the dream was rolled back. `texts` has the texts of its lessons that still exist, by id.
     """
@@ -59,7 +60,7 @@ class Dream:
 
     @property
     def after(self) -> int:
-        """The number of lessons that could be recalled afterwards."""
+        """The number of lessons that could be recalled after the dream."""
         return self.before - sum(len(one.members) for one in self.done)
 
     @property

@@ -199,7 +199,7 @@ class Memory(Transfers):
 
     @property
     def quarantine(self) -> Quarantine:
-        """The entries that wait for a ruling: show, release or reject them, or revoke a source."""
+        """The lessons in quarantine: show, release or reject them, or revoke a source."""
         return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
@@ -339,9 +339,9 @@ class Memory(Transfers):
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
     ) -> tuple[Reflection, ...]:
-        """Return the lessons of a finished loop (see `learn`), derived from those it was shown.
+        """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
 
-        So revoking a source also removes what was learnt with the text of the source in the prompt.
+        So if a source is revoked, lessons that were learnt with its text in the prompt go, too.
         """
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
         origin |= {"space": briefing.space, "vector": briefing.vector}
@@ -355,9 +355,10 @@ class Memory(Transfers):
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
-        """Retire lessons proven to hurt, and update the usefulness of others; return those retired.
+        """Retire lessons proven to hurt, and update the usefulness of others.
 
         With a `loop` that has ended, do this only if enough loops have ended since the last time.
+        Returns the names (`kind/signature`) of the retired lessons.
         """
         past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
         if past is not None and not proof.is_due(past.number):
@@ -382,7 +383,7 @@ class Memory(Transfers):
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends this.
+        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
@@ -469,7 +470,7 @@ async def write_lessons(
 
 
 class Quarantine:
-    """The entries of one scope that wait for a ruling; every ruling is recorded.
+    """The quarantine of one scope: lessons that wait for a ruling. Every ruling is recorded.
 
     `Memory.quarantine` returns one. All methods raise StoreError.
     """
@@ -478,7 +479,7 @@ class Quarantine:
         self._store, self._scope = store, scope
 
     async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
-        """Return the newest waiting entries, or the newest with ids below `after`.
+        """Return the newest lessons in quarantine, or the newest with ids below `after`.
 
         Raises InvalidInput.
         """
@@ -488,7 +489,7 @@ class Quarantine:
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return an entry, ruled on or not, with its provenance. Raises NotFound, InvalidInput."""
+        """Return a lesson that is or was in quarantine. Raises NotFound, InvalidInput."""
         records.check_id(id)
         for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
             provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
@@ -497,16 +498,16 @@ class Quarantine:
         raise NotFound("example", str(id), where)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Let these entries be recalled, with the trust of an operator.
+        """Release lessons from quarantine; they get the trust of an operator.
 
-        If one entry cannot be released, none is. Raises NotFound, InvalidInput without an id or an
+        If one lesson cannot be released, none is. Raises NotFound, InvalidInput without an id or an
         actor, and NotQuarantined after an earlier ruling.
         """
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire these entries and refuse their texts in future. Raises the errors of `release`."""
+        """Retire lessons in quarantine; refuse their texts in future. Raises as `release` does."""
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "reject", by, why)
 

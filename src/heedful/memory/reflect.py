@@ -87,10 +87,10 @@ def episode_of(
 ) -> Episode:
     """Return a finished loop as an episode: each attempt is an llm_response, then its findings.
 
-    A stored loop has its own task and last verdict. An error becomes an error_event with its check
-    as the code, any other finding a system_event. The outcome is success if the verdict passed
-    (without a verdict: if the last evaluation passes), partial if the loop was cancelled or has not
-    ended, else failure. Secrets are redacted.
+    For a stored loop, `task` and `verdict` are by default its own task and last verdict. An error
+    becomes an error_event with its check as the code, any other finding a system_event. The outcome
+    is success if the verdict passed (without a verdict: if the last evaluation passes), partial if
+    the loop was cancelled or has not ended, else failure. Secrets are redacted.
     """
     if isinstance(loop, StoredLoop):
         verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)

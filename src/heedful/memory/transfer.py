@@ -184,7 +184,10 @@ def _writing(name: str) -> Iterator[None]:
 
 @contextmanager
 def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
-    """Yield a temporary file that replaces the file at `path` when it is complete."""
+    """Yield a temporary file that replaces the file at `path` when it is complete.
+
+    Raises InvalidInput if the file exists, unless `force` is True.
+    """
     from tempfile import mkstemp  # 0.9 MB, which a memory can do without
 
     path = path.resolve()  # the target of a link is replaced, not the link

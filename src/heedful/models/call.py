@@ -60,7 +60,7 @@ async def ask_for_json(
 ) -> tuple[T, Usage]:
     """Ask for a JSON object, at most twice; return `read(object)` and the usage of all calls.
 
-    The system message is `rules`, the user message consists of `parts`, of which the last is the
+    The system message is `rules`. The user message consists of `parts`; the last part is the
     instruction. `read` raises InvalidInput to refuse an answer. `who` names the asker in errors.
     Raises MalformedAnswer, ModelError.
     """
@@ -156,7 +156,7 @@ def replace_surrogates(text: str) -> str:
 
 @asynccontextmanager
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None is no limit."""
+    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None: no limit."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:

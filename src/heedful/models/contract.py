@@ -63,7 +63,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Converts texts to unit vectors of equal dimension."""
+    """An embedder converts texts to unit vectors of equal dimension."""
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ _TOKEN = re.compile(
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens in `text`, without a tokenizer; some 15 % too high for English.
+    """Estimate the number of tokens in `text`, without a tokenizer; for English 15 % too high.
 
     >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
     (9, 9, 2)

@@ -1,9 +1,9 @@
 """The child process with the embedded model: it reads and writes lines of JSON.
 
 It is started by its path and imports nothing of heedful, to save memory. The first line of input
-has the settings, each further line one chat request. Each line of output has a chat completion with
-the `seconds` it took, or an `error`. The process ends when its input ends, even during an answer,
-so it does not outlive a killed parent.
+has the settings; each further line is one chat request. Each line of output has a chat completion
+with the `seconds` it took, or an `error`. The process ends when its input ends, even during an
+answer, so it does not outlive a killed parent.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Function:
 
 
 def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`, or raise it if it is an error; errors of user code become ModelErrors."""
+    """Return `outcome`; if it is an exception, raise it, or a ModelError if it is of user code."""
     if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
         raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
     if isinstance(outcome, BaseException):

@@ -120,7 +120,7 @@ def needed(model: str) -> Weights | None:
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Return if the cached file is absent, good or damaged. Raises UnknownName, WeightsError."""
+    """Return the state of the cached weights `name`. Raises UnknownName, WeightsError."""
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
@@ -319,7 +319,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if the SHA-256 of the file is right; hash the file only if it changed."""
+    """Return True if the SHA-256 of the file is right. An unchanged file is not hashed again."""
     stat = path.stat()
     if stat.st_size != weights.size:
         return False

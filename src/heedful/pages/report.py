@@ -83,7 +83,7 @@ def render(template: str, **values: object) -> str:
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
-    """Write one attempt as a JSON file and create a missing folder. Raises StoreUnavailable."""
+    """Write one attempt as JSON; create `folder` if it is missing. Raises StoreUnavailable."""
     return _write(Path(folder) / attempt.file, _json(attempt.plain()))
 
 
@@ -276,7 +276,7 @@ def verdict(report: Report) -> str:
 
 
 def standing(report: Report) -> dict[str, list[int]]:
-    """Map each remark on stages that did not simply pass to the indices of these stages."""
+    """Map each remark, such as "Did not run", to the indices of the stages it is about."""
     groups: dict[str, list[int]] = {}
     for place, stage in enumerate(report.stages):
         unjudged = stage.action == "passed" and stage.status == "not_validated"
@@ -309,7 +309,7 @@ def failures(stage: StageReport) -> list[str]:
 
 
 def cost(report: Report) -> list[str]:
-    """Return texts on the numbers of stages, attempts and retries, the time, and the usage."""
+    """Return texts with the numbers of stages, attempts and retries, the time and the usage."""
     attempts = sum(len(stage.attempts) for stage in report.stages)
     retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage

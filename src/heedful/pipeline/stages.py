@@ -49,7 +49,7 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which its checks report; a check may list several in `names`."""
+        """The names under which the stage's checks report; a check may list several in `names`."""
         every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
         named = (getattr(check, "names", (rule_name(check),)) for check in every)
         return tuple(str(name) for names in named for name in names)
@@ -75,7 +75,7 @@ class Effect:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
-        """Return the effect that `plain` turned into JSON data."""
+        """Return the effect from JSON data that the method `plain` returned."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 

@@ -77,7 +77,10 @@ class Caller:
         return replace(self, scope=Scope(self.key.tenant, project))
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Add an audit entry to the transaction of the next write; `detail` is JSON data."""
+        """Write with the next write, in its transaction, that `action` was done to `subject`.
+
+        This entry of the audit log also has `detail`, which is JSON data.
+        """
         store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
@@ -90,7 +93,7 @@ class Caller:
 class Callers:
     """Finds the caller of a request by its key, and caches each key for `KNOWN_FOR` seconds.
 
-    If another process revokes a key, this process may still accept it for that time.
+    If another process revokes a key, this process may accept it for up to `KNOWN_FOR` seconds.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -131,7 +134,7 @@ BEARER = HTTPBearer(
 class Needs:
     """A FastAPI dependency: it returns the caller of a request whose key has the permission `may`.
 
-    It refuses a request that names another tenant, or a project that the key excludes.
+    It refuses a request that names a tenant or a project for which the key is not valid.
     """
 
     def __init__(self, may: May) -> None:

@@ -251,9 +251,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         loops: Sequence[str] | None = None,
         limit: int = 1_000,
     ) -> list[Figures]:
-        """Return, for each policy, how many attempts it makes and how many solved loops it loses.
+        """Replay policies on recorded loops; return, for each policy, its attempts and lost loops.
 
-        The policies are replayed on the recorded `loops`, by default the newest `limit` loops.
+        A loop is lost if it was solved as recorded, but the policy stops before the solution. The
+        recorded loops are `loops`, by default the newest `limit` loops.
         """
         body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
@@ -362,7 +363,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         return cast("Plain", await self.call("GET", "reflections", id))
 
     async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends this.
+        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
 
         The service records `why`. Raises NotFound, Forbidden.
         """
@@ -383,7 +384,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @property
     def quarantine(self) -> Quarantine:
-        """Return an object whose methods read, release and reject entries and revoke sources."""
+        """Return the project's quarantine, with methods that show, release, reject and revoke."""
         return Quarantine(self)
 
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
@@ -413,20 +414,20 @@ class Quarantine:
     client: Client
 
     async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """Return the entries that wait for a ruling, newest first."""
+        """Return the lessons in quarantine that wait for a ruling, newest first."""
         page = await self.client.call("GET", "quarantine", limit=limit)
         return _read(list[QuarantinedLesson], page["items"])
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return an entry, whether it still waits or not, with its provenance. Raises NotFound."""
+        """Return a lesson that is or was in quarantine, with its provenance. Raises NotFound."""
         return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
 
     async def release(self, id: int, *, why: str = "") -> None:
-        """Let recall find an entry; its trust becomes operator. Raises NotFound, NotQuarantined."""
+        """Release a lesson from quarantine with trust operator. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "release", body={"why": why})
 
     async def reject(self, id: int, *, why: str = "") -> None:
-        """Retire an entry, so that its text is never recalled. Raises NotFound, NotQuarantined."""
+        """Retire a lesson in quarantine; never recall its text. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
 
     async def revoke(

@@ -43,7 +43,7 @@ State = Literal["waiting", "running", "stalled", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The number of jobs in a queue and state, and the age of the oldest job in seconds.
+    """How many jobs of a queue are in a state, and the age of the oldest of them in seconds.
 
     `stalled` jobs belong to a worker that no longer sends heartbeats; they will run again.
     """
@@ -97,9 +97,10 @@ class Tools(Resources):
     """The store, models and settings of a worker.
 
     If `enabled` is False, the worker neither reflects nor dreams. `loops` maps names to functions
-    that open loops; a job `drive` gives such a name. In the `mode` "full" the worker dreams every
-    night, in "lite" only on request. Every night it removes the lessons that were not used for
-    `unused_for` seconds, and all but the best `keep` lessons; None turns a limit off.
+    that open loops; a job `drive` contains one of these names. In the `mode` "full" the
+    worker dreams every night, in "lite" only on request. Every night it removes the lessons that
+    were not used for `unused_for` seconds, and all but the best `keep` lessons; None turns a limit
+    off.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -164,7 +165,7 @@ async def prune(tools: Tools, scope: Scope) -> None:
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt; move lessons proven to help up in rank. Raises StoreError."""
+    """Retire lessons proven to hurt; raise the rank of those proven to help. Raises StoreError."""
     await tools.memory(scope).look()
 
 
@@ -247,7 +248,7 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that the jobs of the queue "memory" in a scope share; else None."""
+        """Return the lock that a scope's jobs in the queue "memory" share; None for other jobs."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
@@ -315,10 +316,10 @@ MOST = 1_000
 
 
 async def sweep(work: Work, tools: Tools) -> None:
-    """Turn ended traces into episodes, and queue the waiting episodes of every scope.
+    """In every scope, turn ended traces into episodes, and queue a job for each waiting episode.
 
     This finds work that a process accepted before it died. Failed episodes, and episodes that a
-    worker has claimed, are not queued. Raises StoreError.
+    worker has claimed, get no job. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)
@@ -336,7 +337,7 @@ async def night(work: Work, tools: Tools) -> None:
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do a round of a periodic task; log a StoreError, do not raise it: the next round retries."""
+    """Do a round of the periodic task `name`; only log a StoreError: the next round retries."""
     try:
         await work()
     except errors.StoreError as error:
@@ -351,7 +352,7 @@ GRACE = 30.0
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job, its trace headers (`carried`), its runs so far, and when it last changed."""
+    """A queued job: `carried` are trace headers, `tries` its runs, `since` its last change."""
 
     job: Job
     carried: dict[str, str]
@@ -391,7 +392,7 @@ class LocalQueue(Work):
             self._begin()
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; "failed" counts from the start on."""
+        """Return the number of jobs in each queue and state; "failed" counts since the start."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
             since[entry.job.kind.queue, "waiting"].append(entry.since)

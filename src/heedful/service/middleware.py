@@ -83,7 +83,11 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
+    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415.
+
+    `kind` is the media type. `most` is the limit in bytes; a body may have at most `most` / `DENSE`
+    lists and objects.
+    """
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
@@ -344,7 +348,7 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the route's path template, "(again)" for a stored answer, or else "(none)"."""
+        """Return the route's path template, "(again)" for a stored answer, else "(none)"."""
         known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
         return known or ("(again)" if self._replayed else "(none)")
 

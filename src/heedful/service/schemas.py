@@ -1,6 +1,7 @@
 """Bodies of HTTP requests and answers that are not records of the library.
 
-All other bodies are records of the library. Where HTTP needs bounds, a `Shape` adds them.
+All other bodies are records of the library. Where HTTP needs limits on their values, a `Shape` adds
+them.
 """
 
 from __future__ import annotations
@@ -336,7 +337,10 @@ class LoopRecord(LoopSummary):
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
-    """Why a loop continued and stopped; `would_change` lists what would alter the verdict."""
+    """Why a loop continued and stopped; `would_change` lists what would alter the verdict.
+
+    If nothing would alter it, `otherwise` says why.
+    """
 
     text: str
     lines: tuple[explain.Line, ...]
@@ -380,7 +384,10 @@ class NewEpisode(Body):
 
 
 class ReflectionOutcome(Answer):
-    """The lesson from a run: its text, its author (`by`), and the strategy for the next run."""
+    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
+
+    `known` is how often the failure was seen before. `written` names the stored lessons.
+    """
 
     text: str
     by: str
@@ -474,7 +481,7 @@ class LessonRow(LessonSummary):
 
 
 class LessonEdit(Body):
-    """Changes of a lesson; at least one is needed.
+    """Changes to a lesson; at least one is needed.
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
     being grouped with similar patterns.
@@ -501,7 +508,7 @@ class Question(Body):
 
 
 class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` similar errors count with it."""
+    """How often an error was seen, its lessons, and `why` similar errors were counted too."""
 
     signature: str
     count: int
@@ -632,7 +639,7 @@ class RevocationAnswer(trust.RevocationResult):
 
 
 class NewDream(Body):
-    """A consolidation: "lite" covers all lessons, "full" only those seen in the last 24 hours."""
+    """A consolidation: "lite" compares all lessons, "full" only with those of the last 24 hours."""
 
     mode: Literal["lite", "full"] = "lite"
     dry_run: bool = False

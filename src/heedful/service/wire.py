@@ -116,7 +116,7 @@ class Page(BaseModel, Generic[Row]):
 
 
 def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """Decode a cursor, if any, into values of the types `kinds`. Raises InvalidInput."""
+    """Decode a cursor into values of the types `kinds`; None stays None. Raises InvalidInput."""
     if cursor is None:
         return None
     wrong = InvalidInput("cursor", cursor, "`next` of the previous page, unchanged")

@@ -1,7 +1,8 @@
-"""Store the episodes of agents, and the spans of traces that have not ended; each only once.
+"""Store the episodes of agents, and the spans of traces that have not ended.
 
-One worker at a time reflects on an episode. If reflecting fails, a worker tries again later. Spans
-are stored until their trace ends. An episode then replaces the spans.
+An episode or span that arrives again is not stored again. One worker at a time reflects on an
+episode. If reflecting fails, a worker tries again later. When a trace ends, an episode replaces its
+spans.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeStat
 def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Do the work of `admit` or, without `claim`, of `put`; `texts` are the columns to insert."""
+    """Do the work of `admit`, or of `put` if `claim` is False. `texts` has the columns to write."""
     db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Claim and return the oldest waiting or failed episode that was not tried since `before`.
+    """Claim and return the oldest waiting or failed episode; None if no episode is left.
 
-    Skips episodes that another worker has claimed. Returns None if no episode is left. With a
-    `digest`, considers only the episode with this digest. A claim lasts `LEASE` seconds after the
-    last `beat`.
+    Skips episodes that another worker has claimed, and episodes that were tried after the time
+    `before` (seconds since 1970). With a `digest`, considers only the episode with this digest. A
+    claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {"now": time.time(), "before": before, "lease": LEASE}
     row = db.one("take_episode", scope, digest=digest, **values)
@@ -91,7 +92,7 @@ def record_lessons(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode; link each lesson after the first to the first, as strategy.
+    """Write the lessons of an episode. The first is linked to the others, which are its strategies.
 
     `most` and `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has its
     lessons already, InvalidInput, QuotaExceeded.
@@ -173,7 +174,10 @@ LATE = "the trace had ended or was given up before these spans arrived"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits: `spans` and `bytes` of an unfinished trace, `traces` and `whole` bytes of a scope."""
+    """Limits of one unfinished trace, and of all unfinished traces of a scope.
+
+    A trace may have `spans` spans and `bytes` bytes; a scope, `traces` traces and `whole` bytes.
+    """
 
     spans: int = 10_000
     bytes: int = 32 * 2**20
@@ -199,9 +203,9 @@ def ended_traces(
 ) -> list[Unfinished]:
     """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    A trace with its root span has ended if no span has arrived since `settled` or, while the parent
-    of a span is missing, since `missing`. A trace whose root span is in another process has ended
-    if no span has arrived since `elsewhere`. Times are seconds since 1970.
+    A trace has ended if its last span arrived before a certain time: `settled` if the root span
+    and the parents of all spans have arrived; `missing` if a parent is missing; `elsewhere` if the
+    root span is in another process. Times are seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
     return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
@@ -254,7 +258,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of unfinished traces, their total bytes, and the earliest `last`, or 0."""
+    """Return the number of unfinished traces, their bytes, and the lowest `last` of them, or 0."""
     (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 

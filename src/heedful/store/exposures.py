@@ -61,7 +61,7 @@ def expose(
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
-    """Insert exposure `one` of a prompt with `among` exposures; return False if stored already."""
+    """Insert an exposure of a prompt with `among` exposures; False if it is stored already."""
     names = ("loop", "shown", "share", "together")
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
@@ -98,8 +98,9 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     """Return for each lesson how often each `Case` occurred, and the number of open loops.
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a loop has no
-    outcome after a day, it counts as given up: wrong at first, with every error repeated and
-    `most_calls` calls. For a restored lesson, only loops after the restoration count.
+    outcome after a day, heedful assumes that its first attempt failed, that every error occurred
+    again, and that it made `most_calls` calls. For a restored lesson, only loops after the
+    restoration count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[records.LessonName | None, dict[Case, int]] = defaultdict(dict)

@@ -166,7 +166,7 @@ def new_id() -> str:
 
 
 def id_of(key: str) -> str:
-    """Return the id in a full key, in its first part `heedful_ID`, or in a bare id.
+    """Return the id of a key. `key` is the full key, its first part `heedful_ID`, or the id itself.
 
     >>> id_of("heedful_0cb7fbdbffce")
     '0cb7fbdbffce'

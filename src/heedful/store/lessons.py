@@ -38,12 +38,12 @@ LESSON = "lesson"
 
 
 def words_digest(text: str) -> str:
-    """Return the digest of the example row that stores `text` for a lesson without an example."""
+    """Return the digest of the example row that holds only `text`, the text of a lesson."""
     return f"{LESSON} {Example(text, '').digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return the digest by which rulings name the example row with this `digest` and `lesson`."""
+    """Return the digest that rulings use for the example with this `digest` and lesson text."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
@@ -116,7 +116,7 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
-    """Replace the source and parents of an example; return True if the example had a source before.
+    """Replace the source and parents of an example; return True if it had a source before.
 
     `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If a
     new parent derives from this example, the old source and parents are kept besides the new ones.
@@ -200,7 +200,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
 def begin_anew(db: Db, values: Plain) -> None:
     """Prepare a lesson for a new text with the trust "operator" or "measured".
 
-    If it replaces another text, earlier proofs no longer count, and a model's text is superseded.
+    If the text changes, earlier proofs no longer count, and a model's old text is superseded.
     """
     db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
     db.run("replace_words", values)
@@ -216,7 +216,8 @@ def insert_sighting(db: Db, values: Plain, text: str) -> None:
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     """Write the texts of a sighting: its example, the text of the lesson, or both.
 
-    `row` is the lesson; its `author`, an example row, is None if its text is new or just replaced.
+    `row` is the lesson. Its `author`, the id of the example with the lesson's text, is None if
+    this text is new or was just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
@@ -249,7 +250,7 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
 
 
 def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
-    """Write the example row that lets a search find a lesson that has no example."""
+    """Write the text of a lesson without an example as an example row, so that searches find it."""
     values["digest"] = words_digest(values["text"])
     return add_example(db, values, Example(values["text"], "", context=context), context, place)
 
@@ -320,9 +321,9 @@ def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return the scopes with lessons, of all tenants.
+    """Return the scopes of all tenants that have lessons.
 
-    With `waiting`, return the scopes with waiting episodes or unfinished traces.
+    With `waiting`, return instead those that have waiting episodes or unfinished traces.
     """
     rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
@@ -357,11 +358,11 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Evict lessons beyond `most` lessons, and examples beyond `most` examples; 0 keeps all.
+    """Evict lessons until `most` are left, and examples until `most` are left; 0 evicts nothing.
 
-    Evicts quarantined lessons first and the other new lessons in `answers` last, so that a full
-    memory still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted
-    lesson.
+    Evicts quarantined lessons first. Evicts the lessons that are new in `answers`, unless they are
+    quarantined, last, so that a full memory still learns. Returns the answers, with
+    `Remembered(0, False, 0)` for each evicted lesson.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -378,9 +379,9 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
     """Return the lessons that `prune` would delete, as plain data with the reason as `why`.
 
-    With `unused_for` above 0, these are the lessons neither seen nor shown for so many seconds.
-    With `keep` of at least 0, the least useful lessons beyond `keep` lessons are added. Lessons
-    that are pinned or proven to help are left out.
+    With `unused_for` above 0, these are the lessons neither seen nor shown for this many seconds.
+    With `keep` of at least 0, the least useful lessons are added until only `keep` would remain.
+    Lessons that are pinned or proven to help are left out.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -531,7 +532,7 @@ def _best(db: Db, values: Plain) -> int | None:
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     """Give a lesson the text, trust and state of an example.
 
-    A retired or superseded lesson keeps its state, unless its old text was of a tool or document.
+    A retired or superseded lesson keeps its state, unless a tool or document wrote its old text.
     """
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}

@@ -54,8 +54,8 @@ def leave(owner: str) -> None:
 def alive(owner: str, lease: float, now: float) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    A driver in this process works from `enter` to `leave`. Any other driver may work until `lease`
-    (seconds since 1970) but, if it is on this host, only while its process runs.
+    A driver in this process works from `enter` to `leave`. Any other driver may be working until
+    `lease` (seconds since 1970). If it is on this host, its process must also run.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -126,7 +126,8 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     """Return the data for deciding on a loop that this process does not drive. Raises NotFound.
 
-    If a rule of the policy needs `echoes`, they are counted in the `window` newest other loops.
+    If a rule of the policy needs it, `LoopState.echoes` counts finding keys in the `window` newest
+    other loops.
     """
     row = _row(db, scope, id)
     stored = _stored(db, row)
@@ -246,8 +247,8 @@ def newest(
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
-    In each loop, only attempts from the last improvement on count, but all attempts for a
-    persistent finding. Findings of level "note" do not count. Noted bias tags count, too.
+    In each loop, only the attempts from the last improvement on are counted; for a persistent
+    finding, all attempts. Findings of level "note" are ignored. Noted bias tags count, too.
     """
     others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
@@ -334,7 +335,7 @@ def _columns(head: Head) -> dict[str, str]:
 
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
-    """Check that the stored loop and `head` agree in these parts. Raises Conflict."""
+    """Check that the stored loop in `row` and `head` agree in `parts`. Raises Conflict."""
     columns = _columns(head)
     for part in parts:
         if row[part] != columns[part]:
@@ -361,7 +362,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write the attempt; return True if new. Raises AttemptTaken if stored with other content."""
+    """Write the attempt; False if it is stored already. Raises AttemptTaken if contents differ."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
@@ -447,7 +448,7 @@ def explained(stored: StoredLoop) -> Explanation:
 
 
 def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops with attempts, for a replay, in the order from oldest to newest.
+    """Return those of the loops that have attempts, for a replay, oldest first.
 
     `found` has the newest loop first. The run of a pipeline is left out: its stages are loops with
     their own attempts.
@@ -457,7 +458,7 @@ def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Return the loops, but with the policies' goals in each loop that has no goals.
+    """Return the loops. A loop without goals gets the goals of the policies.
 
     All policies are then judged by the same goals. If the policies have different goals, or scores
     for these goals are missing in a loop, the loop stays as it is.

@@ -78,7 +78,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
-    """Return groups of patterns as plain data, most seen first; patterns kept apart come last."""
+    """Return groups of patterns as plain data, most seen first; excluded patterns are last."""
     rows = db.all("every_pattern", scope, error_type=storable(error_type))
     groups = [
         one
@@ -188,7 +188,7 @@ CHANGED = "one of its lessons changed during the dream"
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
-    """Return the recallable lessons by name, each with its text's vector in `space` or None."""
+    """Return the recallable lessons, sorted by name, each with its vector in `space` or None."""
     import numpy as np
 
     rows = db.all("material", scope, space=space)

@@ -253,7 +253,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database: `conninfo` with the password, `shown` without it; at most `size` connections."""
+    """A database: its `conninfo`, the URL `shown` without password, at most `size` connections."""
 
     conninfo: str = field(repr=False)
     shown: str
@@ -304,7 +304,7 @@ _AWAY = (
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Return the HeedfulError for an error of psycopg; `lost` is True for a closed connection."""
+    """Return the HeedfulError for an error of psycopg; `lost` says if the connection was lost."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -439,7 +439,7 @@ class Database:
         return await self._pool.run(job, locks)
 
     async def close(self) -> None:
-        """Finish running work and close every connection. A later call opens the database again."""
+        """Finish running work and close every connection. A later call opens new connections."""
         self._pool.close()
 
 

@@ -19,7 +19,8 @@ class StageHead:
 
     `run` is the id of the run, `name` the name of the stage. `checks` has the names that findings
     use for its checks. `model` is the model that writes the output, "" if a function writes it. The
-    run obeys `on_exhausted` if no attempt passed, and `on_unvalidated` if a check raised an error.
+    run does what `on_exhausted` says if no attempt passed, and what `on_unvalidated` says if a
+    check raised an error.
     """
 
     run: str
@@ -80,8 +81,8 @@ class JournalEntry:
     Set `head` for a loop that may be new. A `verdict` that continues because of overrides uses up
     one decision of each of them. `standing` says how close the loop was to its limits at the
     decision. `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
-    without a driver, `seen` is the `updated` of the loop as it was read. The last four fields are
-    as in `remember`.
+    without a driver, `seen` is the `updated` of the loop as it was read. The fields `reflections`,
+    `exposures`, `outcome` and `most` are as in `exposures.remember`.
     """
 
     id: str
@@ -121,7 +122,7 @@ class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 
     All parts were read in one transaction. `driver` is the process that drives the loop now, or "".
-    If a rule of the policy needs them, `echoes` counts finding keys in other loops of the scope.
+    `echoes` counts finding keys in other loops of the scope, if a rule of the policy needs this.
     """
 
     stored: StoredLoop

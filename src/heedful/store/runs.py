@@ -211,7 +211,7 @@ def iso(at: float) -> str:
 def stage_feedback(
     stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
 ) -> str:
-    """Return feedback for the next attempt: findings, unmet goals, `lessons`, and a request.
+    """Return the feedback for the next attempt: findings, unmet goals, `lessons`, and what to do.
 
     The feedback has at most `heedful.loop.record.MOST` characters. The first item of `lessons` is a
     heading; lessons that do not fit are left out. Tokens that begin or end a chat turn are
@@ -226,7 +226,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return `verdict`; if it is Again for a stage, its feedback comes from `stage_feedback`."""
+    """Return `verdict`; if it is Again for a stage, replace the feedback by `stage_feedback`."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
@@ -302,9 +302,9 @@ def _checked(
 ) -> Iterator[CheckResult]:
     """Yield a result for each finding, each goal, and each check in `names` without a finding.
 
-    A check without a finding counts as passed. These checks are left out if the results of the
-    stage are missing, or if a failed check is not in `names`: then it is unknown whether they
-    passed.
+    A check without a finding counts as passed. But checks without a finding are left out if the
+    results of the stage are missing, or if a failed check is not in `names`, because it is then
+    unknown whether they passed.
     """
     found, results, wrong = set[str](), list[CheckResult](), set[str]()
     for one in evaluation.findings:
@@ -379,7 +379,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Return a mapping from the stages that have begun to their stored loops."""
+    """Return the stored loop of each stage that has begun, by the name of the stage."""
     names = {loop_of(run, name): name for name in stages}
     found = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in found}

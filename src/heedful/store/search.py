@@ -38,7 +38,7 @@ K1, B = 1.2, 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Count the texts that contain each of the first `COUNTED` of `words`, rarest word first."""
+    """Return how many texts contain each word, rarest first, for the first `COUNTED` of `words`."""
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.run("count_terms", values).fetchall() if wanted else []
@@ -51,8 +51,8 @@ def matching(
     """Return the ids of the `many` texts with the highest total weight of rare words, best first.
 
     Searches only for the rarest words: as many as have about `MATCHES` matches in total. If the
-    rarest word alone has more, only its newest matches count. With `among`, only texts with these
-    ids count, and the number of their matches is not limited.
+    rarest word alone has more matches, only its newest matches count. With `among`, only texts
+    with these ids count, and the number of their matches is not limited.
     """
     most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
     rare = [term for term, count in counts.items() if count][:TERMS]
@@ -103,7 +103,7 @@ class Vectors:
         self._kept: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the codes of the scope and space in `key`, up to date for this transaction."""
+        """Return the up-to-date codes of the vectors in the scope and space that `key` holds."""
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
         # Codes of deleted vectors stay until a search finds them, so too many codes are read again.
@@ -150,7 +150,7 @@ class Codes:
         return self._ids[: self.count]
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Add the vectors that became searchable since the last call, up to change `changed`."""
+        """Add vectors that became searchable since the last call; `changed` is the new version."""
         import numpy as np
 
         if changed == self._followed:
@@ -340,7 +340,7 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
 
 
 def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
-    """Return the cosines of the nearest examples, nearest first, and of the examples in `also`."""
+    """Return the cosines of the nearest examples, nearest first, then of the examples in `also`."""
     import numpy as np
 
     query = np.asarray(vector, "<f4")

@@ -82,7 +82,7 @@ class Thread(Threads[Connection]):
         return answer
 
     def perform(self, jobs: Sequence[Job]) -> None:
-        """Run the jobs in a transaction; roll back if there was no commit."""
+        """Run the jobs; afterwards roll back a transaction that is still open."""
         if not jobs:
             return
         try:

@@ -160,7 +160,7 @@ class Access(Protocol):
     async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
         """Run `work` on one consistent snapshot of the database and return its result.
 
-        With `apart`, it gets a connection of its own, for slow work.
+        With `apart`, `work` gets a connection of its own, because it is slow.
         """
         ...
 
@@ -426,7 +426,7 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the columns of a vector; `near` is the copy for pgvector, None on SQLite."""
+    """Return the columns of a vector. The column `near` is for pgvector; it is None on SQLite."""
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
@@ -482,7 +482,7 @@ class Effects:
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Return the stored result of `name` if it is known; else commit it with its records."""
+        """Return the stored result of the write `name`; if there is none, run and commit `work`."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])

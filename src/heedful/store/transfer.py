@@ -167,7 +167,10 @@ class SightingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureRecord:
-    """An exposure. `among` is the number of lessons ranked into the same prompt."""
+    """An exposure; `share` and `together` are as in `Exposure`.
+
+    `among` is the number of lessons that recall ranked into the same prompt.
+    """
 
     type: Literal["exposure"] = "exposure"
     loop: str
@@ -375,7 +378,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _without_id(record: str) -> dict[str, Any]:
-    """Return the JSON data of a ruling without the example's id, which differs in each store."""
+    """Return the `record` of a ruling without the example's id, which differs in each store."""
     return {name: value for name, value in _load(record).items() if name != "example"}
 
 
@@ -560,7 +563,7 @@ class _Import:
             self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
-        """Return the id for loop `name`: the name, and its time if another loop has the name."""
+        """Return the id for loop `name`: the name, and `began` if another loop has this name."""
         key = {**key_of(self._scope), "loop": storable(name)}
         at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
         return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
@@ -710,7 +713,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Write what PostgreSQL's triggers would have written, and set the numbers of the next rows."""
+    """Write what triggers would have written to the copy; let it continue the source's row ids."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.

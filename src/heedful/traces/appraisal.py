@@ -151,7 +151,7 @@ def _answer_places(run: Course) -> Sequence[int]:
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
-    """Return the lowest value of each score; omit it if a value is unknown and none is 0."""
+    """Return each score's lowest value; omit a score with an unknown value, unless one is 0."""
     scores: dict[str, float] = {}
     for score in SCORES:
         values = [each.value for each in judged if each.score == score]
@@ -164,7 +164,7 @@ def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
 def _whole(
     run: Course, judged: Sequence[_Judgement], heard: Sequence[Evaluation], answer: Sequence[int]
 ) -> Evaluation:
-    """Return the evaluation: all scores, a note with the reasons for each, all findings."""
+    """Return the evaluation from all judgements; `heard` is what checks and critics returned."""
     scores, findings = _scores(judged), list[Finding]()
     for score in SCORES:
         those = [each for each in judged if each.score == score]
@@ -216,7 +216,7 @@ def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Return a score of 0 or 1 and the reason; None if `text` is the wanted answer and more."""
+    """Return a score and the reason: 1 if `text` is the answer, None if it has more, else 0."""
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -270,13 +270,13 @@ def _differing_keys(wanted: Any, given: Any) -> str:
 
 
 def _done(run: Course) -> list[int]:
-    """Return the positions of the calls that did not fail."""
+    """Return the positions of the tool calls that did not fail."""
     calls = (at for at, event in enumerate(run.events) if event.type == "tool_call")
     return [at for at in calls if not call_failed(run, at)]
 
 
 def _match(run: Course, actions: Sequence[Event]) -> list[int | None]:
-    """Return, for each action, the position of a call that worked, or None; use each call once."""
+    """Return, for each action, the position of a successful call, or None; use no call twice."""
     made: dict[tuple[str, str], deque[int]] = {}
     for at in _done(run):
         event = run.events[at]
@@ -430,7 +430,7 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 
 
 def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator[_Judgement]:
-    """Yield a judgement for the share of requirements met, and for each score of the checks."""
+    """Yield a judgement on the share of met requirements of `count` checks, and on each score."""
     if found.met is not None:
         why = f"{figure(found.met)} of the requirements of {count} checks are met"
         yield _Judgement("correctness", found.met, why, (), places, "checks")

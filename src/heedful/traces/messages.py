@@ -111,7 +111,7 @@ def text_of(value: Any) -> str:
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return `value` as data if it is an object or its JSON, else as text; None if it is empty."""
+    """Return an object, or the JSON of one, as a mapping; other values as text; None if empty."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 

@@ -78,7 +78,10 @@ def from_json(document: Any) -> Iterator[Span]:
 
 
 def from_request(data: bytes) -> Iterator[Span]:
-    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
+    """Yield the spans of a protobuf `ExportTraceServiceRequest`.
+
+    Raises InvalidInput, ImportError.
+    """
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
@@ -294,7 +297,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn each object with numeric keys into a list, sorted by key, of what its entries wrap."""
+    """Replace each object like {"0": {"message": {…}}, "1": …} by the list of its inner objects."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}

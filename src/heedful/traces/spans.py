@@ -42,7 +42,7 @@ class SpanReader(EpisodeReader):
         return self.add_spans(read(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
-        """Add spans. A trace may continue until the end of the file. Raises InvalidInput."""
+        """Add spans; return [], because a trace may continue until the end of the file."""
         most = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})

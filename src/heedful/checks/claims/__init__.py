@@ -98,11 +98,11 @@ def grounding(
 
     A contradicted claim is an error. A claim that is not found in the evidence is a finding of the
     level `unsupported`. A finding has the span of the claim and the nearest true value. `evidence`
-    may also be a function `(candidate, state)`, where the state is `Context.data`; its result is
-    indexed at each call, other evidence only once. `lexicon` is a `Lexicon` or a mapping of its
-    fields. `judge`, a Model or the name of a model, is asked about the first few claims that were
-    not found; findings with its verdicts name the model. Raises InvalidInput for another level, a
-    wrong lexicon or a wrong judge.
+    may also be a function `(candidate, state)`, where the state is `Context.data`. Its result is
+    indexed at each call; other evidence is indexed only once. `lexicon` is a `Lexicon` or a mapping
+    of its fields. `judge`, a Model or the name of a model, is asked about the first few claims that
+    were not found; findings with its verdicts name the model. Raises InvalidInput for another
+    level, a wrong lexicon or a wrong judge.
     """
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     model = critique.open_judge(judge) if isinstance(judge, str) else judge
@@ -127,7 +127,7 @@ def grounding(
 
 
 def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    """Yield a finding for each claim not supported, and a note for each that a model supports."""
+    """Yield a finding for each unsupported claim, and a note for each that a model supports."""
     for claim in claims:
         if claim.verdict == "supported" and not claim.judge:
             continue
@@ -190,7 +190,7 @@ async def _judge(
 
 
 def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, str]:
-    """Return the texts to show a model: the claims in their sentences, and the nearest evidence."""
+    """Return the texts to show a model: each claim in its sentence, and the nearest evidence."""
     parts = [sentence.span for sentence in sentences(text, evidence)]
     within = [next(part for part in parts if part[1] > claim.span[0]) for claim in claims]
     whole = [cut_middle(" ".join(text[slice(*part)].split()), SENTENCE) for part in within]

@@ -77,7 +77,7 @@ class Lexicon:
             raise InvalidInput("lexicon", value, f"the fields of a Lexicon ({error})") from error
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens, with the word of the evidence in place of each synonym."""
+        """Return the tokens; each synonym is replaced by the word that the evidence uses."""
         words = {stem(word): other.casefold() for word, other in self.synonyms.items()}
         return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
 
@@ -86,8 +86,8 @@ class Lexicon:
 class Row:
     """A row of the table at the path `table` in the evidence.
 
-    `path` is the path of the row itself. `key` has the words that name the row, if it was the value
-    of a key in a mapping. `cells` maps the path of a column to the value in this row.
+    `path` is the path of the row itself. If the row is the value of a key in a mapping, `key` has
+    the words of this key. `cells` maps the path of a column to the value in this row.
     """
 
     table: Path
@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 
 def column_names(value: Any) -> list[str]:
-    """Return the column names of a data frame or of rows, or the items of another iterable.
+    """Return the column names of a data frame or of rows; of another iterable, return the items.
 
     Raises InvalidInput, PackageMissing.
     """
@@ -258,7 +258,7 @@ def _is_table(value: Any) -> bool:
 def _row(
     row: Mapping[Any, Any], table: Path, path: str, depth: int, key: Path = ()
 ) -> Iterator[Row]:
-    """Yield one row, in which nested mappings are cells, then the rows of its nested tables."""
+    """Yield one row, with the values of nested mappings as cells, then rows of nested tables."""
     cells = dict(_flatten(row, (), depth))
     nested = [(name, cell) for name, cell in cells.items() if type(cell) not in _PLAIN]
     inner = [(name, cells.pop(name)) for name, cell in nested if _is_table(cell) and cell]
@@ -283,7 +283,11 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield a row for each key prefix ("home_name") or similar mapping, then a row for the rest."""
+    """Yield the rows of a mapping.
+
+    These are a row for each key prefix ("home" in "home_name"), a row for each of several nested
+    mappings with similar keys, and a row for the rest.
+    """
     rest = dict(value)
     for prefix, names in _rows_in_keys(value).items():
         row = {part: rest.pop(name) for part, name in names.items()}
@@ -331,7 +335,7 @@ class Table:
         return {path: split_name(path[-1]) if path else () for path in numeric}
 
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
-        """Return numeric columns that best match `phrase`; `whole` requires a full column name."""
+        """Return the numeric columns that best match `phrase`; `whole`: only full column names."""
         if phrase not in self._bound:
             words = [word for word in phrase if word != "a"]  # an article, never a column
             ranks = {
@@ -374,8 +378,8 @@ class Evidence:
 
     `words` are the stems of all words, `numbers` all numbers, sorted. Both include the words and
     numbers in column names, and `numbers` also includes the number of rows of each table with
-    several. `labels` are only the numbers in column names. `singles` are the rows of tables with
-    only one row. `prose` is True if the evidence is plain text only.
+    several rows. `labels` are only the numbers in column names. `singles` are the rows of tables
+    with only one row. `prose` is True if the evidence is plain text only.
     """
 
     def __init__(self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None) -> None:

@@ -82,12 +82,12 @@ def insights(
     `metrics` is evidence of any shape with the metrics that were measured. `columns` are names,
     rows or a data frame. `results` are the predictions or the path of their file. An argument may
     also be a function `(candidate, state)`, where the state is `Context.data`. None or an empty
-    value means that the run has none. An omitted argument is not checked, except that without
-    `metrics`, a cited metric is a finding if `columns` is given but has neither this metric nor a
-    column of actual values. The check recognises the usual metrics (MAE, "mean absolute error", R²,
-    AUC …), names beside "column" or "feature", and words such as "predicts". Sentences with a word
-    such as "no" or "if" but no number cite no metric and no prediction. Raises InvalidInput without
-    any argument.
+    value means that the run has no metrics, columns or predictions. An omitted argument is not
+    checked, except that without `metrics`, a cited metric is a finding if `columns` is given but
+    has neither this metric nor a column of actual values. The check recognises the usual metrics
+    (MAE, "mean absolute error", R², AUC …), names beside "column" or "feature", and words such as
+    "predicts". Sentences with a word such as "no" or "if" but no number cite no metric and no
+    prediction. Raises InvalidInput without any argument.
     """
     values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
     require(bool(values), "metrics", None, "given, or columns or results")
@@ -190,9 +190,9 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Check that a text has at most `at_most` numbers.
 
-    If it has more, the finding says what share of them the evidence does not support. It is a
-    warning, or a note if all are supported. `evidence` is the same as for `grounding`; None
-    supports no number. Raises InvalidInput for a wrong `at_most`.
+    If it has more, the finding says what share of them the evidence does not support. This finding
+    is a warning, or a note if all numbers are supported. `evidence` is the same as for `grounding`;
+    None supports no number. Raises InvalidInput for a wrong `at_most`.
     """
     check_integer("at_most", at_most, 0)
     index = index_source(evidence)

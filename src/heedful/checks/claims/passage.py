@@ -143,7 +143,7 @@ class Sentence:
     # What a number is about
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from `first` on (backwards for `step` -1), up to a break or a number."""
+        """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
         words: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
@@ -154,8 +154,8 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
 
-        These are the rows that the sentence named last before the token, then the rows of another
-        table that it named last. If it named none, they are the rows of `topic`.
+        These are the rows of the last mention before the token, then the rows of the last mention
+        of another table. If no mention is before the token, they are the rows of `topic`.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
@@ -217,7 +217,7 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
-    """Return the claim of a number, compared with `cells` or, if empty, with all evidence."""
+    """Compare a number with `cells`, or with all evidence if `cells` is empty; return the claim."""
     right = [cell for cell in cells if quantity.fits(cell.value)]
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
@@ -265,7 +265,7 @@ def _names_table(sentence: Sentence, row: Row) -> bool:
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
-    """Return the cells of the lexicon's pair whose name follows the numbers, or (None, None)."""
+    """Return the two cells of a `Lexicon` pair whose name follows the numbers, or (None, None)."""
     phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
     options: list[tuple[int, int, Cell, Cell]] = []
@@ -325,7 +325,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
-    """Yield the sentence as one claim, "not found", if few of its words are in the evidence."""
+    """Yield the sentence as one claim, not found, if few of its words are in the evidence."""
     evidence = sentence.evidence
     words = content_stems(token.low for token in sentence.tokens if token.kind == "word")
     known = sum(map(evidence.knows, words))

@@ -41,8 +41,8 @@ STOP = frozenset(
 class Token(NamedTuple):
     """A word, number or sign at the characters `start` to `end` (excluded) of a text.
 
-    `low` is the text in lower case; special characters of a word become plain: R² is r2. `kind` is
-    a group of `_TOKEN`.
+    `low` is the text in lower case, with plain characters for special ones: r2 for R². `kind` is
+    the name of a group in the pattern `_TOKEN`.
     """
 
     text: str
@@ -197,7 +197,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of words except stop words; for scripts without spaces, pairs of letters.
+    """Return the stems of words, without stop words; of scripts without spaces, pairs of letters.
 
     >>> content_stems(["the", "points", "東京都"])
     ['point', '東京', '京都']

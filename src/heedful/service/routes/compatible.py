@@ -61,7 +61,7 @@ class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
     A flag overrides its limit only if this limit has already ended the loop. If a score is missing,
-    critics of the service give it.
+    critics of the service compute it.
     """
 
     loop_id: _Loop
@@ -78,6 +78,12 @@ class LoopCompletion(Flags):
 
 class OverrideRequest(Flags):
     """The limits to override at the next decision, and the reason."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [flag], "properties": {flag: {"const": True}}} for flag in FLAGS]
+        }
+    )
 
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
@@ -105,7 +111,10 @@ class RunError(BaseModel):
 
 
 class FinishedRun(Named):
-    """A finished run to reflect on. With `store: false` nothing is stored."""
+    """A finished run to reflect on. With `store: false` nothing is stored.
+
+    If the model fails, rules write the lesson; with `on_model_error: raise` the call fails.
+    """
 
     events: list[RunEvent]
     outcome: Ended
@@ -188,7 +197,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
-    """Return a loop's number of reruns, bias echo and fatigue, and why it ran again or ended."""
+    """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 

@@ -114,7 +114,7 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> LoopVerdict:
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
 async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerdict:
-    """Let a loop continue past one rule; a loop that only this rule has stopped reopens."""
+    """Let a loop continue past one rule; if only this rule stopped it, it opens again."""
     caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
     options = body.model_dump(exclude={"tenant", "rule"})
     verdict = await reports.override(
@@ -126,7 +126,11 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerd
 
 @router.post("/replay")
 async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.ReplayAnswer:
-    """Compute how many attempts and lost loops each policy has on recorded loops; store nothing."""
+    """Replay policies on recorded loops: count each policy's attempts and lost loops.
+
+    A loop is lost if it was solved as recorded, but the policy stops before the solution. Nothing
+    is stored.
+    """
     policies = [policy(notation) for notation in body.policies]
     if body.loops is None:
         stored: Sequence[StoredLoop] = await caller.read(loop_store.newest, body.limit)
@@ -164,7 +168,7 @@ ASKED = 16
 
 
 def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
-    """Return the checks that `specs` name; a name in `setup.checks` overrides a check of heedful.
+    """Return the checks that `specs` name, from `setup.checks` or else from heedful's own checks.
 
     Critics use the model of the service. Loading takes tenths of a second. Raises UnknownName for a
     check that is not allowed, InvalidInput, ModelUnavailable.
@@ -197,7 +201,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
 
 
 class _Aside:
-    """Runs a check in a thread. A check that starts a process needs one of the `turns` to run."""
+    """Runs a check in a thread. A check that starts a process first acquires `turns`."""
 
     pure: ClassVar[bool] = False
 
@@ -293,7 +297,7 @@ def parts_of_schema(schema: Any) -> int:
 
 
 def _check_keywords(part: Mapping[str, Any]) -> None:
-    """Check that a part has no keyword that may take unlimited time. Raises InvalidInput."""
+    """Raise InvalidInput if a part of a schema has a keyword that may take unlimited time."""
     keywords = [name for name in REFUSED if not isinstance(part.get(name, {}), Mapping)]
     for name in (*(name for name in UNBOUNDED if name in part), *keywords):
         how = f"use the check regex for patterns, and one document of {DIALECT} as the schema"

@@ -88,7 +88,7 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
-    """Return how often an error was seen, its lessons, and why similar errors count with it."""
+    """Return how often an error was seen, its lessons, and why similar errors were counted too."""
     answer = await caller.memory.seen(body.error_type, body.text)
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
@@ -172,7 +172,7 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 
 @quarantine.get("")
 async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
-    """List the entries that wait for a ruling, newest first."""
+    """List the lessons in quarantine that wait for a ruling, newest first."""
     (after,) = cursor_from(page.cursor, int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
@@ -186,7 +186,7 @@ async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
-    """Remove a source and everything derived from it, also lessons of loops that were shown it."""
+    """Remove a source and all derived from it, also lessons of loops whose prompts had its text."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
@@ -197,13 +197,13 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.Revocat
 
 @quarantine.get("/{id}")
 async def show(id: Id, caller: Reading) -> QuarantinedLesson:
-    """Return one entry: its text, the origin of the text, and the rulings on the entry."""
+    """Return a lesson from quarantine: its text, the origin of the text, and the rulings on it."""
     return await caller.memory.quarantine.show(id)
 
 
 @quarantine.post("/{id}/release")
 async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Allow recall of an entry, with the trust of an operator; the ruling is recorded."""
+    """Release a lesson from quarantine, with the trust `operator`; the ruling is recorded."""
     caller.record("quarantine.release", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
     return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
@@ -211,7 +211,7 @@ async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
 
 @quarantine.post("/{id}/reject")
 async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Retire an entry, so that the same text is never recalled. The ruling is recorded."""
+    """Retire a lesson in quarantine; its text is never recalled. The ruling is recorded."""
     caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
     return {"id": id, "state": "retired", "by": caller.by, "why": body.why}

@@ -33,7 +33,7 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request, response: Response) -> dict[str, str]:
     """Return 200 if the store is reachable, has the right schema, and the job queue answers.
 
-    `store` and `work` are `ok` or the name of an error.
+    In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
     setup: Setup = request.app.state.setup
     store = await _state(setup.store.read(Scope(), key_store.any_key))
