@@ -175,11 +175,6 @@ class Completion:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
-    def joined(self, tags: Sequence[Mapping[str, Any]]) -> Completion:
-        """Return the completion with these bias tags; a tag of its own has priority."""
-        given = [*tags, *(self.bias_tags or ())]
-        return replace(self, bias_tags=given) if tags else self
-
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if nothing in the completion differs from the stored attempt."""
         value, none = self.value, record.Evaluation()
@@ -293,7 +288,8 @@ class GuardedLoops:
             noted = await self.store.read(self.scope, loop_store.notes, name)
             keys = noted.keys() if pending else _keys(stored.loop.attempts[number - 1])
             tags = [tag for key, tag in noted.items() if key.startswith(BIAS) and key in keys]
-            completion = completion.joined(tags)
+            if tags:  # a tag of the completion has priority
+                completion = replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
         if stored.created and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
         if pending:

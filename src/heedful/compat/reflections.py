@@ -224,7 +224,7 @@ async def generate_reflection(
     made = await reflect(
         episode,
         memory=_memory(store, context["tenant_id"], context["project_id"]),
-        model=model if model is None or isinstance(model, Model) else Function(model),
+        model=Function(model) if callable(model) and not isinstance(model, Model) else model,
         prompts=_prompts(prompts),
         score=score,
         store=False,
@@ -381,7 +381,8 @@ class ReflectionEngine:
     ) -> None:
         own = store if memory_repository is None else memory_repository
         if not isinstance(own, Memory | Store | str):
-            raise InvalidInput("memory_repository", own, "a Memory, or None")
+            name = "store" if own is store else "memory_repository"
+            raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
         options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
         self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
         self.store_reflection = partial(store_reflection, store=own)
