@@ -310,9 +310,12 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
         do(compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(SPOKEN))
 
 
-def test_a_repository_that_is_no_memory_is_said(store):
-    with pytest.raises(InvalidInput, match="memory_repository"):
-        compat.ReflectionEngine(store, memory_repository=7)  # type: ignore[arg-type]
+@pytest.mark.parametrize("wrong", ["store", "memory_repository", "model"])
+def test_what_an_engine_cannot_use_is_said(store, wrong):
+    options: dict[str, Any] = {"store": store, wrong: 7}
+    with pytest.raises(InvalidInput) as caught:
+        do(compat.ReflectionEngine(**options).generate_reflection(SPOKEN))
+    assert caught.value.field == wrong
 
 
 @pytest.mark.parametrize(

@@ -509,6 +509,7 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     assert do(get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
 
+@pytest.mark.both
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     def track(name: str, *tags: str) -> list[Any]:
         told = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
@@ -522,6 +523,7 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert first["reflection_result"]["repetition_counts"] == {}
     assert track("a", "overconfidence", "anchoring")[2] == {"overconfidence": 1, "anchoring": 1}
     assert done(store, "a", **POOR, bias_tags=[TAG]) == first
+    assert done(store, "a") == first
     assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
     asked = do(detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store))
     assert asked["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
@@ -529,6 +531,8 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
     assert done(store, "b", **POOR)["decision_result"]["rerun_reason"] == "bias_echo_detected"
     assert track("d", "overconfidence") == [True, ["overconfidence"], {"overconfidence": 4}]
+    done(store, "d", **POOR, bias_tags=[{"tag": "anchoring"}])
+    assert done(store, "d")["loop_id"] == "d"  # both tags are its own now
     elsewhere = GuardedLoops(store, Scope("default", "other"))
     assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {"overconfidence": 1}
 
@@ -541,6 +545,7 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
     assert (reflected, decided) == (whole["reflection_result"], whole["decision_result"])
 
 
+@pytest.mark.both
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     done(store, "loop_001", **POOR)
     own = replace(orchestrator, rules=(MaxAttempts(9),))

@@ -108,6 +108,7 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
     assert (whole.example.task, whole.example.context) == (ONE.query, ONE.context)
 
 
+@pytest.mark.both
 def test_one_signature_is_one_lesson_of_each_type(memory):
     def found(*options: Any) -> list[str]:
         entries = do(compat.retrieve_similar_reflections("abc123", memory, *options))
@@ -220,6 +221,7 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     assert found | {"timestamp": ""} == entry | {"timestamp": ""}
 
 
+@pytest.mark.both
 def test_entries_are_counted_and_cleared(memory):
     for n, expected in (("one", 1), ("two", 2), ("two", 2)):
         do(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))

@@ -175,11 +175,6 @@ class Completion:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
-    def joined(self, tags: Sequence[Mapping[str, Any]]) -> Completion:
-        """Return the completion with these bias tags; a tag of its own has priority."""
-        given = [*tags, *(self.bias_tags or ())]
-        return replace(self, bias_tags=given) if tags else self
-
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if nothing in the completion differs from the stored attempt."""
         value, none = self.value, record.Evaluation()
@@ -289,12 +284,12 @@ class GuardedLoops:
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
         pending = number > len(stored.loop.attempts)
-        known_keys = () if pending else _keys(stored.loop.attempts[number - 1])
-        noted = await self.store.read(self.scope, loop_store.notes, name)
-        tags = [tag for key, tag in noted.items() if key.startswith(BIAS)]
-        completion = completion.joined(
-            [tag for tag in tags if pending or BIAS + tag["tag"] in known_keys]
-        )
+        if pending or completion.bias_tags is not None:
+            noted = await self.store.read(self.scope, loop_store.notes, name)
+            keys = noted.keys() if pending else _keys(stored.loop.attempts[number - 1])
+            tags = [tag for key, tag in noted.items() if key.startswith(BIAS) and key in keys]
+            if tags:  # a tag of the completion has priority
+                completion = replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
         if stored.created and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
         if pending:
@@ -331,7 +326,7 @@ class GuardedLoops:
         return view
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
-        """Return the state of a loop now or after attempt `number`. Raises NotFound."""
+        """Return the state of a stored loop now or after attempt `number`. Raises StoreError."""
         (stored,) = await self._read([id])
         return LoopView(stored, await self._next_name(stored), number)
 
@@ -491,7 +486,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields about an attempt; `log_rerun_reasoning` replaces those of the reasons.
+    """Return all fields of the attempt that `loop_id` names, with the reasons that were logged.
 
     Raises NotFound, StoreError.
     """

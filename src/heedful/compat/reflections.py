@@ -270,7 +270,7 @@ async def generate_reflection(
     made = await reflect(
         episode,
         memory=_memory(store, context["tenant_id"], context["project_id"]),
-        model=model if model is None or isinstance(model, Model) else Function(model),
+        model=Function(model) if callable(model) and not isinstance(model, Model) else model,
         prompts=_prompts(prompts),
         score=score,
         store=False,
@@ -409,7 +409,8 @@ class ReflectionEngine:
     ) -> None:
         own = store if memory_repository is None else memory_repository
         if not isinstance(own, Memory | Store | str):
-            raise InvalidInput("memory_repository", own, "a Memory, or None")
+            name = "store" if own is store else "memory_repository"
+            raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
         options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
         self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
         self.store_reflection = partial(store_reflection, store=own)
@@ -449,6 +450,6 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> Any:
     """Return the fields of an object, without those that are None; or else its text."""
     own = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
-    if isinstance(value, Enum) or own is None:
+    if isinstance(value, Enum) or not own:
         return str(value.value if isinstance(value, Enum) else value)
     return {name: each for name, each in own.items() if each is not None}

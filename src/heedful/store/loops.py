@@ -247,8 +247,8 @@ def newest(
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
-    In each loop, only attempts from the last improvement on count, but all attempts for a
-    persistent finding. Findings of level "note" do not count. Noted bias tags count, too.
+    In each loop, only the attempts from the last improvement on are counted; for a persistent
+    finding, all attempts. Findings of level "note" are ignored. Noted bias tags count, too.
     """
     others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
