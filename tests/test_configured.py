@@ -61,7 +61,7 @@ TEXTS: list[tuple[str, Policy]] = [
     ("stage, -fatigue, fatigue.limit=0.5", three(Fatigue(0.5))),
     ("stage, -attempts, repeat", Policy((Repeat(),))),
     ("stage, echo.across=scope", three(Echo(across="scope"))),
-    ("stage, plateau.patience=null, plateau.novelty=true", three(Plateau(None, True))),
+    ("stage, plateau.patience=null, plateau.floor=0.3", three(Plateau(None, 0.3))),
     ("stage, budget.tokens=50, budget.seconds=1.5", three(Budget(tokens=50, seconds=1.5))),
     ("stage, against=previous", three(improvement=Improvement(against="previous"))),
     ("stage, unscored=again", three(unscored="again")),
@@ -222,7 +222,7 @@ RULES: list[heedful.StopRule] = [
     Echo(2, "scope"),
     Repeat(3, near=False),
     Fatigue(0.75, 0.25, 0.125),
-    Plateau(None, True, 0.25),
+    Plateau(None, 0.25),
     NothingMet(),
     All(Repeat(), All(NothingMet(), Echo())),
 ]

@@ -36,9 +36,11 @@ def judged(levels: dict[str, float]) -> Any:
     ("levels", "revision", "best", "converged", "improvement"),
     [
         ({"draft": 0.8}, "right", "right", True, 0.8),
-        ({"draft": 0.8, "another one": 0.5}, "another one", "draft", False, 0.3),
-        ({"draft": 0.8, "another one": 0.9}, "another one", "draft", False, -0.1),
-        ({"draft": 0.8, "another one": 0.2}, "another one", "draft", True, 0.6),  # below 0.3
+        ({"draft": 0.8, "another one": 0.5}, "another one", "another one", False, 0.3),
+        ({"draft": 0.8, "another one": 0.75}, "another one", "another one", True, 0.05),
+        ({"draft": 0.8, "another one": 0.8}, "another one", "draft", True, 0.0),
+        ({"draft": 0.8, "another one": 0.9}, "another one", "draft", True, -0.1),
+        ({"draft": 0.9, "another one": 0.2}, "another one", "another one", True, 0.7),  # below 0.3
         ({"draft": 0.8}, "draft", "draft", True, 0.0),  # minimal change
         ({}, "never", "draft", True, 0.0),
         ({"draft": 0.2}, "never", "draft", True, 0.0),
@@ -67,6 +69,55 @@ def test_one_iteration_judges_revises_and_judges_again(
     assert seen == ([] if revision == "never" else [("task", "draft", issues)])
 
 
+GOOD: dict[str, Any] = {
+    "prompt": "task",
+    "candidate": "draft",
+    "evaluate": judged({"draft": 0.9, "other": 0.2}),
+    "revise": lambda prompt, candidate, findings: "other",
+}
+
+
+def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
+    assert do(run_iteration(**GOOD, policy="reflection"))["candidate"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("candidate", None), ("evaluate", None), ("revise", None), ("policy", "none"), ("policy", 3)],
+)
+def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
+    with pytest.raises(heedful.errors.UsageError) as caught:
+        do(run_iteration(**{**GOOD, field: value}))
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("severities", "best", "stopped"),
+    [
+        ((0.9, 0.9, 0.1), 1, ["plateau"]),
+        ((0.9, 0.7, 0.65), 3, ["attempts", "plateau"]),
+        ((0.9, 0.2, 0.0), 2, ["plateau"]),  # below the floor: kept as it is
+        ((0.5, 0.8, 0.0), 1, ["plateau"]),
+        ((0.9, 0.8, 0.0), 3, []),  # passed
+        ((0.9, 0.7, 0.5), 3, ["attempts"]),
+    ],
+)
+def test_a_loop_keeps_the_mildest_candidate_and_stops_at_a_plateau(severities, best, stopped):
+    drafts = {"one": severities[0], "quite other": severities[1], "a third": severities[2]}
+    answers = iter(drafts)
+
+    def evaluate(candidate: Any, at: Any) -> Evaluation:  # words each finding differently
+        severity = drafts[candidate]
+        found = Finding("c", f"see {candidate}", severity=severity)
+        return Evaluation((found,) if severity else ())
+
+    options: dict[str, Any] = {"evaluate": evaluate, "policy": reflection, "store": None}
+    result = do(heedful.run("task", generate=lambda task, hint: next(answers), **options))
+    assert (result.best, result.candidate) == (best, list(drafts)[best - 1])
+    assert [stop.rule for stop in result.stopped_by] == stopped
+    assert has_converged(result) is (stopped != ["attempts"])
+
+
 def test_checks_and_goals_count_in_an_iteration():
     goals = [heedful.Goal("quality", 0.5)]
     told = do(
@@ -86,23 +137,14 @@ def test_checks_and_goals_count_in_an_iteration():
     ("attempts", "converged"),
     [
         ([["a"]], False),
-        ([["a"], ["b"]], False),
-        ([["a"], ["b"], ["c"]], False),  # it ran out of attempts, and did not come to rest
-        ([["a"], ["a"]], True),  # no new issue
+        ([["a", "b"], ["c"]], False),
+        ([["a", "b", "c"], ["d", "e"], ["f"]], False),  # it ran out of attempts while improving
+        ([["a"], ["b"]], True),  # another issue, but no improvement
         ([["a"], []], True),
     ],
 )
 def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
     assert check_convergence(history(*attempts)) is converged
-
-
-@pytest.mark.parametrize(("last", "converged"), [("right", True), ("c", False)])
-def test_a_result_has_converged_or_only_run_out(last, converged):
-    answers = iter(["a", "b", last])
-    evaluate = judged({"a": 0.9, "b": 0.8, "c": 0.7})
-    options: dict[str, Any] = {"evaluate": evaluate, "policy": reflection, "store": None}
-    result = do(heedful.run("task", generate=lambda task, hint: next(answers), **options))
-    assert (has_converged(result), len(result.loop.attempts)) == (converged, 3)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),
-    st.builds(Plateau, st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 1)),
+    st.builds(Plateau, st.integers(1, 4), st.none() | st.floats(0.01, 1)),
     st.builds(heedful.Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
 )
 any_rule = simple_rules | st.builds(heedful.All, simple_rules, simple_rules)

@@ -40,7 +40,6 @@ WRONG: list[tuple[Any, str, list[Any]]] = [
     (Fatigue, "decay", [-0.1, 1.1, None]),
     (Plateau, "patience", [0, -1, 1.0]),
     (Plateau, "floor", [0, 1.1, NAN, "0.3", True]),
-    (Plateau, "novelty", [None, 1, "yes"]),
     (Improvement, "min_gain", [0, -1, 0.0004, NAN, INF, "0.05", True]),
     (Improvement, "against", ["first", None, 1]),
     *[(Budget, name, [0, NAN, "5"]) for name in ("tokens", "cost", "seconds", "calls")],

@@ -17,7 +17,6 @@ from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Plate
 from tests.loop.support import DRIFT, tried
 
 GOALS = (Goal("alignment", 0.75), DRIFT)
-NOVEL = Plateau(patience=None, novelty=True, floor=0.3)
 ORCHESTRATOR = (MaxAttempts(4), Fatigue(0.5, 0.15, 0.05), Echo(3, across="scope"))
 default, thorough, orchestrator, reflection, stage = map(
     preset, ("default", "thorough", "orchestrator", "reflection", "stage")
@@ -34,7 +33,7 @@ default, thorough, orchestrator, reflection, stage = map(
         ),
         ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
         ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
-        ("reflection", (MaxAttempts(3), Repeat(1), NOVEL), 0.1, "best", ()),
+        ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
         ("stage", (MaxAttempts(3),), 0.05, "best", ()),
     ],
 )

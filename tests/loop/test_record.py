@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.decide import Again, Policy, decide
-from heedful.loop.record import Evaluation, Goal, Improvement, Loop
+from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop
 from heedful.loop.stop import MaxAttempts, Plateau
 from heedful.testing import history
 from tests.loop import support
-from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, rules, scored
+from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, rules, scored
 
 PREVIOUS = Improvement(against="previous")
 Pair = tuple[float | None, float | None]
@@ -43,7 +43,8 @@ def errors_and_quality(*attempts: tuple[str, float]) -> Loop:
         (pairs((0.7, 0.5), (0.7, 0.2)), 2),  # more goals met
         (pairs((0.8, 0.9), (0.74, 0.26)), 1),  # one met beats none met by little
         (pairs((0.70, 0.9), (0.60, 0.3)), 2),  # worst margins −0.65 and −0.15
-        (pairs((0.745, 0.5), (0.744, 0.5)), 1),  # equal worst margin: the earlier
+        (pairs((0.745, 0.5), (0.744, 0.5)), 1),  # equal worst margin: the larger sum
+        (pairs((0.744, 0.5), (0.745, 0.5)), 2),
         (pairs((0.5, 0.3), (0.5004, 0.3)), 1),  # the same thousandth
         (errors_and_quality(("a", 1.0), ("", 0.1)), 2),  # errors come before goals
         (pairs((None, 0.5), (-1e12, 0.5)), 2),  # unscored is worse than any score
@@ -57,15 +58,16 @@ ROWS: list[tuple[Pair, Pair, bool, bool]] = [  # before, after, better than the 
     ((0.50, 0.50), (0.55, 0.50), True, True),
     ((0.50, 0.50), (0.5496, 0.50), True, True),  # 550 thousandths
     ((0.50, 0.50), (0.50, 0.45), True, True),  # at_most: lower is the gain
-    ((0.50, 0.50), (0.60, 0.55), True, True),  # drift loses exactly min_gain
-    ((0.50, 0.50), (0.60, 0.551), False, True),  # the previous: even if the other one loses
+    ((0.50, 0.50), (0.60, 0.501), False, True),  # the worst margin decides against the best
+    ((0.50, 0.70), (0.40, 0.65), True, True),
     ((0.50, 0.50), (0.00, 0.45), False, True),
     ((0.50, 0.50), (0.54, 0.46), False, False),  # a little of each is not enough
-    ((None, 0.50), (0.05, 0.50), False, True),  # the previous: a missing score is 0 or 1
-    ((None, 0.50), (0.049, 0.50), False, False),
-    ((0.50, None), (0.50, 0.95), False, True),
-    ((None, None), (0.0, 1.0), False, False),
-    ((0.50, 0.50), (None, 0.45), True, True),
+    ((0.50, 0.76), (0.54, 0.75), False, False),  # nor is a larger sum if the worst moves less
+    ((None, 0.50), (0.05, 0.50), True, True),  # the previous: a missing score is 0 or 1
+    ((None, 0.50), (0.049, 0.50), True, False),
+    ((0.50, None), (0.50, 0.95), True, True),
+    ((None, None), (0.0, 1.0), True, False),
+    ((0.50, 0.50), (None, 0.45), False, True),
     ((0.50, 0.50), (None, 0.50), False, False),  # a score that is missing now gains nothing
     ((0.50, 0.50), (0.50, None), False, False),
 ]
@@ -106,7 +108,7 @@ def test_an_attempt_without_evaluation_is_no_yardstick():
     assert loop.improved == (True, False, False, True)
     both = Evaluation(scores={"quality": 0.2, "drift": 0.9})
     made = [Evaluation(scores={"quality": 0.1}), Evaluation(scores={"drift": 0.5}), both]
-    assert loop_of(*made, goals=(QUALITY, DRIFT)).improved == (True, False, True)
+    assert loop_of(*made, goals=(QUALITY, DRIFT)).improved == (True, True, True)
 
 
 @given(support.loops(), support.improvements, st.integers(0, 6))
@@ -119,6 +121,84 @@ def test_the_beginning_of_a_loop_does_not_depend_on_its_end(loop, improvement, e
     for attempt in loop.attempts[end:]:
         prefix = prefix.then(attempt)
     assert prefix == loop
+
+
+# Tenths of the severities of each attempt's errors, then of its warnings; the best attempt, and
+# which attempts improve.
+SEVERE = [
+    ("9 2", 2, "11"),
+    ("9 7 8 6", 4, "1101"),
+    ("22 9", 2, "11"),  # one error fewer, although it is more severe
+    ("2 99 1", 3, "101"),
+    ("99 91", 1, "10"),  # the most severe error counts
+    ("9/4 9/55 8/9", 3, "101"),  # errors come before warnings
+    ("/9 /2 /22 /", 4, "1101"),
+]
+
+
+def severe(attempts: str) -> Loop:
+    """The loop that a row of `SEVERE` writes."""
+    made: list[Evaluation] = []
+    for attempt in attempts.split():
+        errors, _, warnings = attempt.partition("/")
+        found = [finding(f"{len(made)} {n}", severity=int(n) / 10) for n in errors]
+        found += [finding(n, level="warning", severity=int(n) / 10) for n in warnings]
+        made.append(Evaluation(tuple(found)))
+    return loop_of(*made)
+
+
+@pytest.mark.parametrize(("attempts", "best", "improved"), SEVERE)
+@pytest.mark.parametrize("improves", [Improvement(0.1), PREVIOUS])
+def test_of_equally_many_errors_the_milder_are_better(attempts, best, improved, improves):
+    loop = replace(severe(attempts), improves=improves)
+    assert (loop.best, "".join(str(int(one)) for one in loop.improved)) == (best, improved)
+
+
+@pytest.mark.parametrize(("after", "improved"), [(0.851, False), (0.8504, True), (0.849, True)])
+def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
+    after, improved
+):
+    found = [Evaluation((Finding("c", "m", severity=each),)) for each in (0.9, after)]
+    assert (loop_of(*found).best, loop_of(*found).improved) == (2, (True, improved))
+
+
+gains = st.sampled_from([0.001, 0.05, 0.1, 5.0])
+
+
+@given(support.loops(), gains)
+def test_an_attempt_improves_only_if_it_becomes_the_best(loop, gain):
+    leading = tuple(loop.upto(n).best == n for n in range(1, len(loop.attempts) + 1))
+    improved = replace(loop, improves=Improvement(gain)).improved
+    assert all(leads for better, leads in zip(improved, leading, strict=True) if better)
+    # Each attempt that becomes the best improves if a thousandth is enough.
+    assert replace(loop, improves=Improvement(0.001)).improved == leading
+
+
+@given(support.loops(), support.improvements, st.builds(Plateau, st.integers(1, 3)))
+def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
+    loop, anew = replace(loop, improves=improvement), []
+    for attempt in loop.attempts:
+        held = attempt.evaluation
+        if held is not None:
+            word = f"attempt {attempt.number}, finding"
+            numbered = enumerate(held.findings)
+            found = (replace(f, message=f"{word} {n}", key=f"{word} {n}") for n, f in numbered)
+            held = replace(held, findings=tuple(found))
+        anew.append(replace(attempt, evaluation=held))
+    reworded = replace(loop, attempts=tuple(anew))
+    assert (reworded.best, reworded.improved) == (loop.best, loop.improved)
+    assert plateau(reworded) == plateau(loop)
+
+
+@given(support.evaluations, support.evaluations, support.goals, gains)
+def test_one_error_fewer_always_wins(one, other, goals, gain):
+    few, many = sorted((one, other), key=lambda each: len(each.errors))
+    if len(few.errors) < len(many.errors):
+        better = Improvement(gain)
+        for made in ((few, many), (many, few)):
+            loop = loop_of(*made, goals=goals, improves=better)
+            assert loop.attempts[(loop.best or 0) - 1].evaluation is few
+            assert loop.improved[1] is (made[1] is few)
 
 
 def test_a_function_of_the_user_may_say_what_improves():

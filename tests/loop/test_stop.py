@@ -19,7 +19,7 @@ from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, finding, loop_of, tried
 
 X, Y, BOTH = evaluated("x"), evaluated("y"), evaluated("x", "y")
-NOVEL, FLOOR = Plateau(None, novelty=True), Plateau(None, floor=0.3)
+FLOOR = Plateau(None, floor=0.3)
 
 
 def tagged(errors: str, persistent: bool) -> Evaluation:
@@ -54,7 +54,7 @@ FOUND: list[tuple[heedful.StopRule, str, str]] = [
     # The last attempt has the finding; it counts once in an attempt, and from an improvement on.
     (Echo(), "x,x,x x,y,x,x xz,x,x,x", "x,x x,y,x,y x,x,x,y xxx xx,x xz,x,x"),
     (Plateau(), "ab,cd,ef abc,abc,ab,ab,ab", "ab,ab abc,abc,ab,ab"),
-    (NOVEL, "ab,ab ab,ac,bc ab,a,b", "ab ab,ac ab,a"),
+    (Plateau(1), "ab,ab ab,cd ab,a,b", "ab ab,a"),
 ]
 # Candidates that never improve; ~ is near the first, * was sampled greedily: of a greedy sample the
 # first repeat does not count, since a warmer one is still to come.
@@ -101,7 +101,7 @@ CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
     (Repeat(1), loop_of(BOTH, BOTH, X, X, texts="aabb"), True),
     (Repeat(2), loop_of(BOTH, BOTH, X, X, texts="aabb"), False),  # one is before an improvement
     (Repeat(), loop_of(BOTH, X, texts="aa"), False),  # the same candidate was judged better
-    (Plateau(1, novelty=True, floor=1), loop_of(X, X, None), False),
+    (Plateau(1, floor=1), loop_of(X, X, None), False),
     (FLOOR, severe(0.0, note=1.0), True),
     (FLOOR, severe(0.299, note=1.0), True),
     (FLOOR, severe(0.2996), False),

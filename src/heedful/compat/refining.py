@@ -9,6 +9,7 @@ from typing import Any
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
+from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
 
 # Rules that end a loop although it has not converged.
@@ -16,24 +17,31 @@ UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
 
 
 async def run_iteration(
-    task: Any,
+    prompt: Any,
     candidate: Any,
     *,
+    evaluate: Evaluate | None = None,
     revise: Revise,
     checks: Sequence[Check] = (),
-    evaluate: Evaluate | None = None,
     goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.reflection,
+    policy: decide.Policy | str = policies.reflection,
 ) -> dict[str, Any]:
     """Judge a candidate; if it does not pass, revise it once and judge the revision.
 
-    The result has these keys: `candidate` is the better candidate. `critique` of the first one has
-    `severity` (0..1), `issues` and `suggestions`. `converged` is True if a further attempt is not
-    worthwhile. `improvement` is how much less severe the revision is (-1..1). Raises InvalidInput,
-    CheckFailed, GenerateFailed, ModelError.
+    The result has these keys: `candidate` is the better of the two candidates, as in every loop.
+    `critique` of the given candidate has `severity` (0..1), `issues` and `suggestions`. `converged`
+    is True if a further attempt is not worthwhile. `improvement` is how much less severe the
+    revision is (-1..1). Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
+    policy = policies.policy(policy)
+    if candidate is None:
+        raise InvalidInput("candidate", candidate, "the output to judge, such as a text")
+    if evaluate is None and not checks:
+        raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
+    if not callable(revise):
+        raise InvalidInput("revise", revise, "a function of prompt, candidate and findings")
     result = await run(
-        task,
+        prompt,
         generate=lambda task, hint: candidate,
         revise=revise,
         initial=candidate,

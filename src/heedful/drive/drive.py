@@ -363,15 +363,15 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best by errors, missed goals, preference, margin."""
+        """Judge all candidates; return the best by rank, where preference comes before margins."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
 
         if len(tried) == 1:  # nearly always
             return answer.values[0], tried[0]
 
         def order(number: int) -> tuple[float, ...]:
-            failed, missed, margin, _ = loop.rank(0, tried[number])
-            return failed, missed, -tried[number].preference, margin
+            failed, missed, *rest = tried[number].rank(loop.goals)
+            return failed, missed, -tried[number].preference, *rest
 
         best = min(range(len(tried)), key=order)
         usage = sum((each.usage for each in tried), record.NOTHING)

@@ -33,7 +33,7 @@ orchestrator: Policy = Policy(
     goals=(Goal("alignment", 0.75), Goal("drift", 0.25, "at_most")),
 )
 reflection: Policy = Policy(
-    (stop.MaxAttempts(3), Repeat(), stop.Plateau(patience=None, novelty=True, floor=0.3)),
+    (stop.MaxAttempts(3), stop.Plateau(patience=1, floor=0.3)),
     improvement=Improvement(min_gain=0.1),
     name="reflection",
 )

@@ -22,8 +22,8 @@ from heedful.loop.stop import StopRule, rule_name
 R = TypeVar("R")
 LONGEST = 100  # the most attempts of a history
 MOST = 20_000  # the most histories that are tried for a rule
-# Keys of findings: always new, reset by an improvement, persistent.
-NEW, OLD, KEPT = "new", "old", "kept"
+# Keys of findings: a new one in each attempt, or the same persistent one.
+NEW, KEPT = "new", "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,9 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
     repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
     tires = bool(own or repeats or _of(parts, stop.Fatigue))
-    stale = tires or any(part.patience or part.novelty for part in flat)
-    # The findings of an attempt: none, new, old.
-    novel = own or any(part.novelty for part in _of(stop.flat(policy.rules), stop.Plateau))
-    echo, floor = own or bool(_of(parts, stop.Echo)), bool(floors)
-    found = [(), *[(NEW,)] * (novel or floor), *[(KEPT,)] * echo]
-    found += [*[(OLD,)] * (floor and novel), *[(KEPT, NEW)] * (echo and novel)]
+    stale = tires or any(part.patience for part in flat)
+    echo = own or bool(_of(parts, stop.Echo))
+    found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * echo]
     seen = ["", *("near" if near else "same" for near in repeats)]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
     spends = [NOTHING, Usage(10**9, 10**12, 0, 1e12, 1e9)] if own else _spending(parts)
@@ -172,7 +169,8 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     for number, symbol in enumerate(history[1], 1):
         short -= gain * symbol.improves
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
-        scores[goals[0].score] = _missing(goals[0], short)
+        worse = number > 1 and not symbol.improves  # else a lower severity would improve
+        scores[goals[0].score] = _missing(goals[0], short + worse)
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
         found = [
@@ -205,12 +203,10 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
         min(len(symbols), max([LONGEST * _own(parts), *limits])),
         echoes,
         any(loop.improved),
-        any(OLD in symbol.found for symbol in symbols),
         loop.usage,
         min(most, len(later)),
         min(most, sum(symbol.seen != "" for symbol in later)),
         min(most, sum(symbol.seen == "same" for symbol in later)),
         min(most, sum(KEPT in symbol.found for symbol in symbols)),
-        min(most, sum(OLD in symbol.found for symbol in symbols[since:])),
         tuple(thousandths(part.level(loop)) for part in _of(every, stop.Fatigue)),
     )

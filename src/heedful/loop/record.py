@@ -104,6 +104,8 @@ class Usage:
 
 _USAGE = attrgetter(*Usage.__dataclass_fields__)
 NOTHING = Usage()
+Rank = tuple[int, ...]
+UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
 
 
 Level = Literal["error", "warning", "note"]
@@ -221,9 +223,29 @@ class Evaluation:
         return frozenset(f.key for f in self.findings if f.level != "note")
 
     @cached_property
+    def severities(self) -> tuple[int, int]:
+        """The highest severities of errors and of warnings, in thousandths; 0 without any."""
+        worst = dict.fromkeys(LEVELS, 0)
+        for found in self.findings:
+            worst[found.level] = max(worst[found.level], thousandths(found.severity))
+        return worst["error"], worst["warning"]
+
+    @property
     def worst(self) -> float:
         """The highest severity of all findings except notes; 0.0 without findings."""
-        return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
+        return max(self.severities) / 1000
+
+    def rank(self, goals: tuple[Goal, ...]) -> Rank:
+        """Return a sort key, smallest for the best evaluation.
+
+        Its values are the number of errors, the number of goals that are missed or unscored, the
+        negated worst margin to a goal, the negated sum of margins, and the highest severities of
+        errors and of warnings. Margins and severities are in thousandths.
+        """
+        scores = self.scores
+        margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in goals]
+        missed = sum(margin < 0 for margin in margins)
+        return (len(self.errors), missed, -min(margins, default=0), -sum(margins), *self.severities)
 
     def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Return the goals, in order, that a score misses; goals without a score are left out."""
@@ -311,11 +333,11 @@ class Override:
 class Improvement:
     """What counts as an improvement over the best attempt so far or over the previous attempt.
 
-    Against "best", an attempt improves with fewer errors. With equally many errors, it improves if
-    the score of a goal gains at least `min_gain` (in score units) and none loses more than that.
-    Against "previous", it improves if the score of any goal gains `min_gain`; without goals, if it
-    has fewer errors. In this mode, a missing previous score counts as 0 for "at_least" goals and as
-    1 for "at_most" goals.
+    Against "best", an attempt improves if it becomes the best, and if the first value of
+    `Evaluation.rank` that differs falls enough: a number of errors or goals by 1, a margin or a
+    severity by `min_gain`. Against "previous", an attempt improves if the score of any goal gains
+    `min_gain`. A missing previous score counts as 0 for "at_least" goals and as 1 for "at_most"
+    goals. Without goals, "previous" compares the ranks of the two attempts.
     """
 
     min_gain: float = 0.05
@@ -328,27 +350,22 @@ class Improvement:
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Return True if `new` improves on `best`, which is the best or the previous evaluation."""
-        previous = self.against == "previous" and goals != ()
-        if not previous and len(new.errors) != len(best.errors):
-            return len(new.errors) < len(best.errors)
         least = thousandths(self.min_gain)
-        before, after = best.scores, new.scores
-        gained = False
-        for goal in goals:
-            more = goal.direction == "at_least"
-            was = before.get(goal.score, (0.0 if more else 1.0) if previous else None)
-            if was is not None and goal.score in after:
-                gain = round(after[goal.score] * 1000) - round(was * 1000)
-                gain = gain if more else -gain
-                if gain < -least and not previous:
-                    return False
-                gained = gained or gain >= least
-        return gained
+        if self.against == "previous" and goals:
+            for goal in goals:
+                before = best.scores.get(goal.score, float(goal.direction == "at_most"))
+                after = new.scores.get(goal.score)
+                if after is not None and goal.margin(after) - goal.margin(before) >= least:
+                    return True
+            return False
+        was, now = best.rank(goals), new.rank(goals)
+        if now >= was:
+            return False
+        place = next(n for n, value in enumerate(now) if value != was[n])
+        return place < 2 or was[place] - now[place] >= least
 
 
 Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
-Rank = tuple[int, int, int, int]
-UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
 
 
 @dataclass(frozen=True)
@@ -395,18 +412,11 @@ class Loop:
 
     @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
-        """The sort key of each attempt, smallest for the best; None without an evaluation."""
+        """For each attempt, `Evaluation.rank` and then its number; None without an evaluation."""
         return tuple(
-            None if a.evaluation is None else self.rank(a.number, a.evaluation)
+            None if a.evaluation is None else (*a.evaluation.rank(self.goals), a.number)
             for a in self.attempts
         )
-
-    def rank(self, number: int, evaluation: Evaluation) -> Rank:
-        """Return a sort key: errors, missed goals, negated worst margin (thousandths), `number`."""
-        scores = evaluation.scores
-        margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in self.goals]
-        missed = sum(margin < 0 for margin in margins)
-        return len(evaluation.errors), missed, -min(margins, default=0), number
 
     @property
     def last_improvement(self) -> int:
@@ -441,7 +451,7 @@ class Loop:
     @cached_property
     def best(self) -> int | None:
         """The number of the best attempt; None if no attempt was evaluated."""
-        return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
+        return min((r for r in self.ranks if r is not None), default=(None,))[-1]
 
     @cached_property
     def improved(self) -> tuple[bool, ...]:

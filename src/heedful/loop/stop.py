@@ -178,7 +178,8 @@ class Repeat:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        _flag("near", self.near)
+        if not isinstance(self.near, bool):
+            raise InvalidInput("near", self.near, "true or false")
 
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
@@ -199,15 +200,13 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Stop when further attempts are not worth their cost, by any of three conditions.
+    """Stop when further attempts are not worth their cost, by either of two conditions.
 
-    `patience`: this number of attempts brought no improvement. `novelty`: the last attempt neither
-    improved nor has a new finding. `floor`: all findings are less severe than `floor` (0..1). None
-    or False switches a condition off.
+    `patience`: this number of attempts brought no improvement. `floor`: the last attempt has
+    findings, and all of them are less severe than `floor` (0..1). None switches a condition off.
     """
 
     patience: int | None = 2
-    novelty: bool = False
     floor: float | None = None
     name: ClassVar[str] = "plateau"
 
@@ -216,9 +215,8 @@ class Plateau:
             check_integer("patience", self.patience)
         if self.floor is not None:
             check_number("floor", self.floor, 0.001, 1)
-        _flag("novelty", self.novelty)
-        if self.patience is None and not self.novelty and self.floor is None:
-            raise InvalidInput("plateau", "silent", "a rule with patience, novelty or floor")
+        if self.patience is None and self.floor is None:
+            raise InvalidInput("plateau", "silent", "a rule with patience or floor")
 
     def __call__(self, loop: Loop) -> str | None:
         last = loop.attempts[-1].evaluation if loop.attempts else None
@@ -228,13 +226,9 @@ class Plateau:
             worst, floor = record.format_score(last.worst), record.format_score(self.floor)
             if record.thousandths(last.worst) < record.thousandths(self.floor):
                 return f"worst severity {worst} is below {floor}"
-        stale = len(loop.attempts) - 1 - loop.last_improvement
-        if self.patience is not None and stale >= self.patience:
-            return f"no improvement for {stale} attempts"
-        before = (attempt.evaluation for attempt in loop.attempts[:-1])
-        known = {key for evaluation in before if evaluation for key in evaluation.keys}
-        if self.novelty and stale and last.keys <= known:
-            return "no improvement and no new finding"
+        since = loop.last_improvement + 1
+        if self.patience is not None and len(loop.attempts) - since >= self.patience:
+            return f"no improvement since attempt {since}"
         return None
 
 
@@ -297,11 +291,6 @@ def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
 def counts_scope(rule: StopRule) -> bool:
     """Return True if the rule or a member of it needs counts from the scope's earlier loops."""
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
-
-
-def _flag(field: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(field, value, "true or false")
 
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
