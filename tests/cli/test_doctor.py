@@ -38,13 +38,11 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
         (f"judge check {wise}", 0, "pessimist", f"{wise}: it can judge"),
         (f"judge check {noisy} --json", 1),
     )
-    assert done.json == {
-        "judge": noisy, "passed": False, "right": 0, "pairs": 20, "needed": 16,
-        "roles": dict.fromkeys(("alignment", "drift", "pessimist", "summary"), 0),
-    }  # fmt: skip
+    assert done.json == {"judge": noisy, "passed": False, "right": {}, "pairs": 20}
     for judge, well, said in (
-        (wise, True, "it can judge"),
-        (noisy, False, "ranks 0 of 20 labelled pairs right, a judge needs 16"),
+        ("none", True, "none"),
+        (wise, True, wise),
+        (noisy, False, "ranks 0 of 20 labelled pairs right, a judge needs 80%"),
         ("toy:answer", False, "heedful judge check"),
     ):
         monkeypatch.setenv("HEEDFUL_JUDGE", judge)

@@ -75,8 +75,8 @@ def test_it_says_who_judges_and_warns_of_a_judge_that_has_not_passed(tmp_path, m
     monkeypatch.setenv("HEEDFUL_JUDGE", "own:judge")
     for results, words in (
         ("{", "judge  own:judge; warning: nobody knows"),
-        ('{"own:judge": [3, 20, 16]}', "warning: it ranks 3 of 20"),
-        ('{"own:judge": [16, 20, 16]}', "judge  own:judge\n"),
+        ('{"own:judge": [3, 20]}', "warning: it ranks 3 of 20"),
+        ('{"own:judge": [16, 20]}', "judge  own:judge\n"),
     ):
         (tmp_path / "cache" / "judges.json").write_text(results)
         service = Service(tmp_path)

@@ -52,7 +52,6 @@ REASON, QUOTE = 400, 200  # the most characters of a reason and of a quote
 LONGEST = 4_000  # the most characters of a text shown; two texts fit a context of 4,096 tokens
 MOST_TOKENS = 512  # the most tokens of an answer
 APART = 0.05  # the difference of two scores that counts, as for an improvement
-ENOUGH = 0.8  # the share of pairs that a judge ranks correctly; a coin does so in 1 of 170 checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +385,7 @@ async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
     """Yield, for each labelled pair of answers, the role and whether the model ranks them right.
 
     The pairs come with heedful. The better answer must score better by `APART`; a malformed answer
-    is wrong. A model can judge if at least the share `ENOUGH` is right. Raises ModelError.
+    is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
     """
     pairs = files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
     for pair in json.loads(pairs):

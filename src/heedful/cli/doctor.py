@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
-from heedful.checks.critique import ENOUGH, calibrate
+from heedful.checks.critique import calibrate
 from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Progress, Table, answer, columns, counted, drive, emit, following
@@ -115,9 +114,8 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("keys of models", well, found, f"set {needed} in the environment")
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
-    if values.judge != config.NONE:
-        doubt = config.doubt(values)
-        yield Sign("judge", not doubt, f"{values.judge}: {doubt or 'it can judge'}", UNFIT)
+    doubt = config.doubt(values)
+    yield Sign("judge", not doubt, f"{values.judge}: {doubt}" if doubt else values.judge, UNFIT)
 
 
 def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> Sign:
@@ -301,16 +299,14 @@ def check_judge(
 
     with Progress() as progress:
         drive(rank())
-    right, pairs = Counter(ranked), Counter(role for role, _ in ranked)
-    rows = [(role, right[role, True], number) for role, number in pairs.items()]
-    needed = ceil(ENOUGH * len(ranked))
-    result = config.Ranked(sum(row[1] for row in rows), len(ranked), needed)
+    right = Counter(role for role, better in ranked if better)
+    rows = [(role, right[role], n) for role, n in Counter(role for role, _ in ranked).items()]
     path, results = config.judge_results(values)
+    result = right.total(), len(ranked)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(config.RESULTS.dump_json({**results, values.judge: result}, indent=2))
     doubt = config.doubt(values)
-    document = {"judge": values.judge, "passed": not doubt, **result._asdict()}
-    document["roles"] = {role: number for role, number, _ in rows}
+    document = {"judge": values.judge, "passed": not doubt, "right": right, "pairs": len(ranked)}
     words = f"{doubt}; {UNFIT}" if doubt else "it can judge"
     answer(document, Table(("role", "right", "pairs"), rows), f"{values.judge}: {words}")
     return int(bool(doubt))

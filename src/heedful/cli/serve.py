@@ -162,11 +162,11 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
     model = setup.model.name if setup.model is not None else RULES
     if server:
         model = f"{setup.model.name}; workers write lessons" if setup.model is not None else ""
-    doubt = config.doubt(values) if setup.judge is not None else ""
+    doubt = config.doubt(values)
     facts = {
         "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
         "model": model,
-        "judge": f"{values.judge}; warning: {doubt}" if doubt else setup.judge and values.judge,
+        "judge": f"{values.judge}; warning: {doubt}" if doubt else values.judge,
         "docs": f"{url}/docs",
         "work": "on the queue; heedful worker does it" if server else "",
         "keys": "needed; heedful key list shows them" if has_key else NO_KEY,

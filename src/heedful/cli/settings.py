@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -43,6 +43,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST_TIME = 3650 * SECONDS["d"]  # more than ten years is a typing error
 EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 NONE = "none"  # the name of no model
+ENOUGH = 0.8  # the share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks
 
 # Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
@@ -323,18 +324,11 @@ def by_meaning(values: Settings) -> bool:
     return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
 
 
-class Ranked(NamedTuple):
-    """How many labelled pairs of answers a judge ranked right, and how many it needs."""
-
-    right: int
-    pairs: int
-    needed: int
+# How many labelled pairs of answers each judge ranked right, and how many there were.
+RESULTS = pydantic.TypeAdapter(dict[str, tuple[int, int]])
 
 
-RESULTS = pydantic.TypeAdapter(dict[str, Ranked])  # by the name of the judge
-
-
-def judge_results(values: Settings) -> tuple[Path, dict[str, Ranked]]:
+def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
     """Return the file of the results of judges, and what is in it; a damaged file has nothing."""
     path = (values.cache or weights.default_cache()) / "judges.json"
     with suppress(OSError, ValueError):
@@ -343,8 +337,11 @@ def judge_results(values: Settings) -> tuple[Path, dict[str, Ranked]]:
 
 
 def doubt(values: Settings) -> str:
-    """Return why it is doubtful that the judge can judge, or "" if it passed its check."""
-    if (found := judge_results(values)[1].get(values.judge)) is None:
+    """Return why it is doubtful that the judge can judge; "" for none, and if it passed."""
+    if values.judge == NONE:
+        return ""
+    right, pairs = judge_results(values)[1].get(values.judge, (0, 0))
+    if not pairs:
         return "nobody knows whether it can judge; run heedful judge check"
-    words = f"it ranks {found.right} of {found.pairs} labelled pairs right"
-    return "" if found.right >= found.needed else f"{words}, a judge needs {found.needed}"
+    words = f"it ranks {right} of {pairs} labelled pairs right, a judge needs {ENOUGH:.0%}"
+    return "" if right >= ENOUGH * pairs else words

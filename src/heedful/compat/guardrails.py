@@ -35,7 +35,6 @@ SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
-SENT = "a number from 0 to 1"
 CONFIGURE = (
     "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge check, or give "
     "GuardedLoops a judge or critics"
@@ -198,13 +197,11 @@ def judges_of(
         elif judge is not None:
             judges[role] = critic(role, judge, goal=goal if role == ALIGNMENT else "")
     unjudged = [f"{role}_score" for role in missing if role not in judges]
-    if unjudged:
-        raise InvalidInput(
-            unjudged[0], None, f"{SENT} (missing: {', '.join(unjudged)}); {CONFIGURE}"
-        )
-    if completion.value is None:
-        allowed = f"{SENT}, or a summary or an output that can be judged"
-        raise InvalidInput(f"{missing[0]}_score", None, allowed)
+    if unjudged or completion.value is None:
+        cure = CONFIGURE if unjudged else "or send a summary or an output to judge"
+        names = unjudged or [f"{role}_score" for role in missing]
+        allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
+        raise InvalidInput(names[0], None, allowed)
     of_summary = [judges.pop(SUMMARY)] if SUMMARY in judges else []
 
     async def reflection(candidate: Any, at: Context) -> record.Evaluation:
