@@ -310,7 +310,7 @@ class Critic:
 
 def critic(
     role: str | Role | Mapping[str, Any],
-    model: Model | str,
+    model: Model | str | None = None,
     goal: str = "",
     temperature: float = 0.0,
     seed: int = 0,
@@ -318,11 +318,11 @@ def critic(
     """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
 
     A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
-    reason as a finding. `model` is a Model or a name for `open_model`, opened once for all critics.
-    It sees the task, the `goal`, `Context.data` and the candidate: at most `LONGEST` characters of
-    each text. Alignment is judged by the goal, or by the task if the goal is empty. After a
-    malformed answer the model is asked once more, with the next seed and a higher temperature
-    (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
+    reason as a finding. `model`, which is required, is a Model or a name for `open_model`, opened
+    once for all critics. It sees the task, the `goal`, `Context.data` and the candidate: at most
+    `LONGEST` characters of each text. Alignment is judged by the goal, or by the task if the goal
+    is empty. After a malformed answer the model is asked once more, with the next seed and a higher
+    temperature (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:
@@ -334,7 +334,7 @@ def critic(
     require(isinstance(goal, str), "goal", goal, "text")
     record.check_number("temperature", temperature, 0, 1.5)
     record.check_integer("seed", seed, 0)
-    judge = open_judge(model) if isinstance(model, str) else model
+    judge: Any = open_judge(model) if isinstance(model, str) else model
     usable = isinstance(judge, Model)
     require(usable, f"model of role {role.name!r}", model, "a Model or its name")
     return Critic((Judge(role, judge, goal, temperature, seed),), f"critic {role.name}")
