@@ -127,9 +127,9 @@ def test_a_model_is_opened_by_its_name_once_for_all():
         checks.critic("alignment", "gpt")
     with pytest.raises(InvalidInput, match="no role is called 'nobody'"):
         checks_loading.load({"name": "critic", "role": "nobody", "model": "embedded"}, None)
-    for lacks, given in (("role", {}), ("model of role 'drift'", {"role": "drift"})):
+    for lacks, entry in (("role", {}), ("model of role 'drift'", {"role": "drift"})):
         with pytest.raises(InvalidInput, match=f"{lacks} of check 'critic' is None"):
-            checks_loading.load({"name": "critic", **given}, None)
+            checks_loading.load({"name": "critic", **entry}, None)
 
 
 # Malformed answers
