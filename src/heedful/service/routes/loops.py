@@ -166,7 +166,7 @@ ASKED = 16
 def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
     """Return the checks that `specs` name; a name in `setup.checks` overrides a check of heedful.
 
-    Critics use the model of the service. Loading takes tenths of a second. Raises UnknownName for a
+    Critics use the judge of the service. Loading takes tenths of a second. Raises UnknownName for a
     check that is not allowed, InvalidInput, ModelUnavailable.
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
