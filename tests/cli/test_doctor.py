@@ -29,6 +29,42 @@ def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
     session(("doctor --model openai:x", 0, "✓ keys of models: set: OPENAI_API_KEY", "!very-sec"))
 
 
+def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
+    wise, noisy = "tests.checks.support:wise", "tests.checks.support:noisy"
+    done = session(
+        ("judge check", 2, "name one"),
+        ("judge check nope", 2, "no model is called 'nope'"),
+        ("judge check toy:raises", 5, "the model fell over"),
+        (f"judge check {wise}", 0, "pessimist", f"{wise}: it can judge"),
+        (f"judge check {noisy} --json", 1),
+    )
+    assert done.json == {"judge": noisy, "passed": False, "right": {}, "pairs": 20}
+    for judge, well, said in (
+        ("none", True, "none"),
+        (wise, True, wise),
+        (noisy, False, "ranks 0 of 20 labelled pairs right, a judge needs 80%"),
+        ("toy:answer", False, "heedful judge check"),
+    ):
+        monkeypatch.setenv("HEEDFUL_JUDGE", judge)
+        sign = signs(session((f"{WELL} --json", int(not well))))["judge"]
+        assert (sign["well"], said in sign["found"]) == (well, True)
+    monkeypatch.setenv("HEEDFUL_JUDGE", wise)
+    desk.write("cache/judges.json", '{"x": 1}')
+    session((WELL, 1, "✗ judge:", "nobody knows"), (f"judge check {wise}", 0), (WELL, 0))
+
+
+def test_without_a_model_only_what_asks_a_model_is_refused(desk, session, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_MODEL", "none")
+    desk.tasks(task("red"))
+    desk.write("runs.jsonl", '{"events": [{"type": "user_message", "content": "Hi."}]}')
+    session(
+        ("run tasks.jsonl", 2, "model is none", "name one"),
+        ("doctor", 0),
+        ("reflect runs.jsonl --model none", 0, "1 episode"),
+        ("worker --once --model none", 0, "model: none: rules write the lessons"),
+    )
+
+
 def test_open_loops_are_told(desk, session):
     desk.tasks(task("red"))
     process = desk.start("run", "tasks.jsonl", "--model", "toy:slow")

@@ -30,8 +30,8 @@ def test_options_before_environment_before_files(monkeypatch):
 
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     given = {
-        "model": "m", "embedder": "none", "db": "d", "cache": Path("c"), "tenant": "t",
-        "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
+        "model": "m", "judge": "j", "embedder": "none", "db": "d", "cache": Path("c"),
+        "tenant": "t", "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
         "threads": 3, "context": 100, "jobs": 2, "timeout": 0.5, "max_tokens": 9,
         "max_entries": 8, "checks": {"brief": {"name": "words", "at_most": 9}}, "host": "h",
         "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "burst": 3, "body": 2048,

@@ -306,11 +306,18 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
 
 
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
-    with pytest.raises(InvalidInput, match="configure one") as caught:
-        done(store, "loop_001", summary="All is well.")
-    assert caught.value.field == "alignment_score"
-    with pytest.raises(InvalidInput, match="a summary or an output to judge"):
-        done(store, "loop_001", alignment_score=0.9)
+    judge, alignment = ScriptedModel(), {"alignment": by_role(ALL)["alignment"]}
+    for loops, told, field, cure in (
+        (store, {"summary": "All is well."}, "alignment_score", "alignment_score, drift_score"),
+        (store, {"output": "It is.", "alignment_score": 0.9}, "drift_score", "HEEDFUL_JUDGE"),
+        (store, {"bias_tags": [TAG]}, "alignment_score", "heedful judge check"),
+        (GuardedLoops(store, critics=alignment), {"summary": "a"}, "drift_score", "GuardedLoops"),
+        (GuardedLoops(store, judge=judge), {"drift_score": 0}, "alignment_score", "an output"),
+    ):
+        with pytest.raises(InvalidInput, match=cure) as caught:
+            done(loops, "loop_001", **told)
+        assert caught.value.field == field
+    assert judge.prompts == []
     with pytest.raises(NotFound):
         do(get_guardrails_status("loop_001", store=store))
 

@@ -8,6 +8,8 @@ import pytest
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.loop.record import Evaluation
 from heedful.service.app import EXAMPLES
+from heedful.testing import ScriptedModel
+from tests.checks.support import wise
 from tests.compat import shapes
 from tests.engines import IN_SOAK
 from tests.service.running import running
@@ -157,11 +159,25 @@ def test_the_settings_of_the_service_count(tmp_path):
         assert "HEEDFUL_REFLECTION_ENABLED" in refused(api.post(GENERATE, json=TALK), 503)
 
 
+@pytest.mark.sqlite
+def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service(tmp_path):
+    model = ScriptedModel()
+    with served(tmp_path, model=model) as api:
+        for told in ({"summary": "All is well."}, {"output": "It is.", "alignment_score": 0.9}):
+            response = api.post(COMPLETE, json={**DOCUMENTED, **told})
+            assert "HEEDFUL_JUDGE" in refused(response, 422, "loop_001")
+        refused(api.get(f"{STATUS}/loop_001"), 404, "loop_001")
+    with served(tmp_path, model=model, judge=ScriptedModel(wise, forever=True)) as api:
+        judged = completed(api, summary="All is well.")["reflection_result"]
+        assert (judged["alignment_score"], judged["drift_score"]) == (1.0, 0.0)
+    assert model.prompts == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "said", "loop"),
     [
         (COMPLETE, {**DOCUMENTED, "alignment_score": 1.5}, "alignment_score", ["loop_001"]),
-        (COMPLETE, {**DOCUMENTED, "summary": "All is well."}, "configure one", ["loop_001"]),
+        (COMPLETE, {**DOCUMENTED, "summary": "All is well."}, "configure a judge", ["loop_001"]),
         (COMPLETE, {"loop_id": 3}, "loop_id", [None]),
         (GENERATE, {**FAILED, "events": [], "error": None}, "events", []),
         (QUERY, {"match": "none"}, "match", []),

@@ -10,7 +10,7 @@ import pytest
 from heedful.checks import words
 from heedful.errors import ModelTimeout
 from heedful.service.setup import APART
-from heedful.testing import ScriptedModel
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
 from tests.service.support import Api, problem, served
 
@@ -200,11 +200,14 @@ def test_a_schema_judges_what_is_not_too_large(api, id):
     assert told(api, id, 2, '[{"pattern": "x"}]', None, checks=checks).json()["passed"]
 
 
-def test_critics_ask_the_model_of_the_service_and_its_failure_blames_no_attempt(tmp_path):
+def test_critics_ask_the_judge_of_the_service_and_its_failure_blames_no_attempt(tmp_path):
     model = ScriptedModel(ModelTimeout("no answer in 5 s"), forever=True)
-    with served(tmp_path, model=model) as api:
+    critic = {"name": "critic", "role": "alignment"}
+    with served(tmp_path, model=model, embedder=FixedEmbedder()) as api:
         begun(api, "a", goals=["alignment >= 0.75"])
-        critic = {"name": "critic", "role": "alignment"}
+        wrong = problem(told(api, "a", 1, "x", None, checks=[critic]), 503, "model_unavailable")
+        assert "HEEDFUL_JUDGE" in wrong["detail"]
+    with served(tmp_path, judge=model) as api:
         own = {**critic, "model": "openai:gpt-5"}
         several = {"name": "critics", "members": [own]}
         many = {"name": "critics", "members": [critic] * 17}

@@ -68,6 +68,25 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
         assert words in service.said
 
 
+def test_it_says_who_judges_and_warns_of_a_judge_that_has_not_passed(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text("def judge(messages):\n    return '{}'\n")
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("HEEDFUL_MODEL", "none")
+    monkeypatch.setenv("HEEDFUL_JUDGE", "own:judge")
+    for results, words in (
+        ("{", "judge  own:judge; warning: nobody knows"),
+        ('{"own:judge": [3, 20]}', "warning: it ranks 3 of 20"),
+        ('{"own:judge": [16, 20]}', "judge  own:judge\n"),
+    ):
+        (tmp_path / "cache" / "judges.json").write_text(results)
+        service = Service(tmp_path)
+        told = {"loop_id": "loop_001", "reflection_status": "done", "summary": "All is well."}
+        asked = httpx.post(f"{service.url}/orchestrator/loop-complete", json=told)
+        assert (asked.status_code, "own:judge" in asked.text) == (502, True)
+        assert service.end() == 0
+        assert words in service.said
+
+
 def listens(url: str) -> bool:
     try:
         return httpx.get(f"{url}/healthz", timeout=WAITING).is_success

@@ -11,7 +11,7 @@ from typing import Any
 _NAMES = {
     "claims": "Claim Evidence Lexicon ground grounding",
     "claims.insights": "insights precision",
-    "critique": "BIASES ROLES Role critic critics",
+    "critique": "BIASES ROLES Role calibrate critic critics",
     "loading": "known load",
     "numbers": "finite predictions ranges results rows",
     "program": "python_tests",

@@ -6,9 +6,12 @@ known secrets. The middle of a long candidate is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any, ClassVar, TypeVar
 
 from heedful.checks.evaluate import Context
@@ -16,9 +19,9 @@ from heedful.checks.text import require
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
 from heedful.loop.record import Direction, Evaluation, Finding, Level, Usage
-from heedful.models import open_embedder, open_model
+from heedful.models import open_model
 from heedful.models.call import ask_for_json, closed_object, text_schema
-from heedful.models.contract import Embedder, Model
+from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
@@ -48,7 +51,7 @@ BIAS = "bias"
 REASON, QUOTE = 400, 200  # the most characters of a reason and of a quote
 LONGEST = 4_000  # the most characters of a text shown; two texts fit a context of 4,096 tokens
 MOST_TOKENS = 512  # the most tokens of an answer
-SURE = 0.5  # the confidence of an embedder, which sees only the topic
+APART = 0.05  # the difference of two scores that counts, as for an improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,9 @@ async def ask_judge(
 
 
 @cache
-def open_judge(name: str | None) -> Any:
-    """Return the model with this name, or the default embedder for None; open it only once."""
-    return open_embedder() if name is None else open_model(name)
+def open_judge(name: str) -> Model:
+    """Return the model with this name; open it only once."""
+    return open_model(name)
 
 
 def plain_text(value: Any) -> str:
@@ -193,7 +196,7 @@ class Judge:
     """A role and the model that judges in this role."""
 
     role: Role
-    model: Model | Embedder
+    model: Model
     goal: str
     temperature: float
     seed: int
@@ -206,56 +209,29 @@ class Judge:
         whole = {name: text for name, text in texts.items() if text}
         whole["candidate"] = plain_text(candidate)
         shown = {name: cut_middle(text, LONGEST) for name, text in whole.items()}
-        if isinstance(model, Embedder):
-            opinion = await self._compare(model, shown)
-        else:
-            opinion, usage = await ask_judge(
-                model,
-                role.name,
-                role.instruction,
-                role.schema(),
-                shown,
-                lambda answer: self._read(answer, shown["candidate"]),
-                who=f"critic {role.name!r}",
-                max_tokens=MOST_TOKENS,
-                temperature=self.temperature,
-                seed=self.seed,
-            )
-            opinion = replace(opinion, usage=usage)
+        opinion, usage = await ask_judge(
+            model,
+            role.name,
+            role.instruction,
+            role.schema(),
+            shown,
+            lambda answer: self._read(answer, shown["candidate"]),
+            who=f"critic {role.name!r}",
+            max_tokens=MOST_TOKENS,
+            temperature=self.temperature,
+            seed=self.seed,
+        )
+        opinion = replace(opinion, usage=usage)
         if shortened := " and ".join(name for name in whole if shown[name] != whole[name]):
             what = f"it was shown {LONGEST:,} characters of {shortened}, without the middle"
             note = Finding(role.name, what, level="note", severity=0.0)
             opinion = replace(opinion, findings=(*opinion.findings, note))
         return opinion
 
-    def _goodness(self, scores: Mapping[str, float]) -> float:
+    def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""
         sides = self.role.directions
         return sum(s if sides[n] == "at_least" else 1 - s for n, s in scores.items()) / len(scores)
-
-    def _opinion(
-        self, scores: Mapping[str, float], confidence: float, findings: Sequence[Finding]
-    ) -> Evaluation:
-        # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a sure 0.7.
-        preference = 0.5 + confidence * (self._goodness(scores) - 0.5)
-        return Evaluation(tuple(findings), scores, preference=preference)
-
-    async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
-        """Score alignment (the cosine to the goal or task) and drift (1 - cosine to the task)."""
-        name, aligns = self.role.name, self.role == ROLES["alignment"]
-        against = (aligns and shown.get("goal")) or shown.get("task", "")
-        pair = await embedder.embed([against, shown["candidate"]])
-        cosine = float(sum(a * b for a, b in zip(*pair, strict=True)))
-        if not abs(cosine) < 1.01:  # NaN is refused, too
-            what = f"embedder {embedder.name!r}: {cosine} is no cosine of unit vectors"
-            raise MalformedAnswer(what)
-        near = min(1.0, max(0.0, cosine))
-        what = (
-            f"{name} is judged by embedding ({embedder.name}), not by a model: it shows "
-            "whether the candidate is about the same things, not whether it is right"
-        )
-        note = Finding(name, what, level="note", severity=0.0)
-        return self._opinion({name: near if aligns else 1 - near}, SURE, [note])
 
     def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
         """Return the evaluation in the answer about the candidate `shown`. Raises InvalidInput."""
@@ -276,10 +252,12 @@ class Judge:
             key = f"{role.name}: not {role.verdict}"
             why = Finding(role.name, reason, severity=1.0, key=key, evidence=by)
         else:  # the tags are findings themselves, so the reason is a note
-            severity = round(1 - self._goodness(scores), 3)
+            severity = round(1 - self.goodness(scores), 3)
             level: Level = "warning" if role.scores and severity else "note"
             why = Finding(role.name, reason, level=level, severity=severity, evidence=by)
-        return self._opinion(scores, confidence, [why, *biases])
+        # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a sure 0.7.
+        preference = 0.5 + confidence * (self.goodness(scores) - 0.5)
+        return Evaluation((why, *biases), scores, preference=preference)
 
 
 def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Finding]:
@@ -332,7 +310,7 @@ class Critic:
 
 def critic(
     role: str | Role | Mapping[str, Any],
-    model: Model | Embedder | str | None = None,
+    model: Model | str | None = None,
     goal: str = "",
     temperature: float = 0.0,
     seed: int = 0,
@@ -340,13 +318,11 @@ def critic(
     """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
 
     A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
-    reason as a finding. `model` is a Model, or a name for `open_model`, which is opened once for
-    all critics. In the roles alignment and drift, `model` may also be an Embedder, or None for the
-    default embedder; the score is then computed from a cosine. The model sees the task, the `goal`,
-    `Context.data` and the candidate: at most `LONGEST` characters of each text. Alignment is judged
-    by the goal, or by the task if the goal is empty. After a malformed answer the model is asked
-    once more, with the next seed and a higher temperature (`heedful.models.call.WARMER`). Raises
-    InvalidInput, UnknownName.
+    reason as a finding. `model`, which is required, is a Model or a name for `open_model`, opened
+    once for all critics. It sees the task, the `goal`, `Context.data` and the candidate: at most
+    `LONGEST` characters of each text. Alignment is judged by the goal, or by the task if the goal
+    is empty. After a malformed answer the model is asked once more, with the next seed and a higher
+    temperature (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:
@@ -358,11 +334,9 @@ def critic(
     require(isinstance(goal, str), "goal", goal, "text")
     record.check_number("temperature", temperature, 0, 1.5)
     record.check_integer("seed", seed, 0)
-    judge: Any = open_judge(model) if model is None or isinstance(model, str) else model
-    by_cosine = role in (ROLES["alignment"], ROLES["drift"])
-    usable = isinstance(judge, Model) or (by_cosine and isinstance(judge, Embedder))
-    allowed = "a Model or its name" + ", an Embedder or None" * by_cosine
-    require(usable, f"model of role {role.name!r}", model, allowed)
+    judge: Any = open_judge(model) if isinstance(model, str) else model
+    usable = isinstance(judge, Model)
+    require(usable, f"model of role {role.name!r}", model, "a Model or its name")
     return Critic((Judge(role, judge, goal, temperature, seed),), f"critic {role.name}")
 
 
@@ -405,3 +379,20 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
     usage = sum((opinion.usage for opinion in opinions), record.NOTHING)
     preference = fmean(opinion.preference for opinion in opinions)
     return Evaluation(tuple(findings.values()), scores, usage, preference)
+
+
+async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
+    """Yield, for each labelled pair of answers, the role and whether the model ranks them right.
+
+    The pairs come with heedful. The better answer must score better by `APART`; a malformed answer
+    is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
+    """
+    pairs = files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
+    for pair in json.loads(pairs):
+        (judge,) = critic(pair["role"], model, pair.get("goal", "")).judges
+        at, right = Context(pair["task"], data=pair.get("context")), False
+        with suppress(MalformedAnswer):
+            better, worse = [await judge.opinion(pair[key], at) for key in ("better", "worse")]
+            gain = judge.goodness(better.scores) - judge.goodness(worse.scores)
+            right = round(gain, 3) >= APART
+        yield pair["role"], right

@@ -19,7 +19,7 @@ from heedful.errors import InvalidInput, UnknownName, UsageError
 Check = Callable[..., Any]
 
 _ANY = (Exception, SystemExit)  # a module may try to end the program
-_OTHERS = ("ground", "known", "load", "ungrounded")
+_OTHERS = ("calibrate", "ground", "known", "load")
 
 
 def known() -> tuple[str, ...]:

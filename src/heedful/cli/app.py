@@ -40,6 +40,7 @@ COMMANDS = {
     "reembed": ("lessons:reembed", "Compute vectors for examples that have none."),
     "proof": ("memory:proof", "Show whether memory helps, with confidence intervals."),
     "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
+    "judge": ("doctor:judges", "Check whether a model can judge answers."),
     "db": ("doctor:db", "Copy a whole database, to another engine or as a backup."),
     "migrate": ("doctor:migrate", "Update the schema of a PostgreSQL database."),
     "worker": ("serve:worker", "Run the jobs that services put on the queue."),
@@ -50,7 +51,7 @@ COMMANDS = {
 }
 
 # All other commands have the options --db and --json.
-WITHOUT_DB = {"demo", "replay", "tune", "policy", "model", "db"}
+WITHOUT_DB = {"demo", "replay", "tune", "policy", "model", "judge", "db"}
 WITHOUT_JSON = {"serve", "worker"}
 
 # Help without colours, with line breaks as written; `Commands.main` prints errors.

@@ -1,4 +1,4 @@
-"""`heedful doctor`, `model`, `db` and `migrate`: check this machine, its models and databases."""
+"""`heedful doctor`, `model`, `judge`, `db`, `migrate`: check this machine, models and databases."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import re
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
+from heedful.checks.critique import calibrate
 from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Progress, Table, answer, columns, counted, drive, emit, following
@@ -33,6 +35,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("openai", "http", "https"), ("pydantic-ai-slim", "models")),
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
+UNFIT = "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
 # Tables of heedful, without those that belong to no tenant.
 TABLES = """
@@ -111,6 +114,8 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("keys of models", well, found, f"set {needed} in the environment")
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
+    doubt = config.doubt(values)
+    yield Sign("judge", not doubt, f"{values.judge}: {doubt}" if doubt else values.judge, UNFIT)
 
 
 def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> Sign:
@@ -268,6 +273,43 @@ def check(name: Name = None, cache: Cache = None) -> int:
     folder, required = config.settings(cache=cache).cache, name is not None
     checked = [weights.find(name)] if name else weights.known()
     return _report([_check_weights(one, folder, required) for one in checked])
+
+
+judges: Typer = group("Check whether a model can judge answers.")
+
+
+@judges.command("check")
+def check_judge(
+    judge: Annotated[str | None, Argument(help="A model. [the setting judge]")] = None,
+) -> int:
+    """Check whether a model tells better answers from worse ones. Exits with 1 if it cannot.
+
+    The model judges labelled pairs of answers that come with heedful, in the roles alignment,
+    drift, pessimist and summary. It needs 4 of 5 pairs. The result is kept in the folder of the
+    weights: heedful serve and heedful doctor warn about a judge that has not passed.
+    """
+    values = config.settings(judge=judge)
+    ranked = list[tuple[str, bool]]()
+
+    async def rank() -> None:
+        async with config.model_of(config.judging(values), progress.fetched) as model:
+            async for role, right in calibrate(model):
+                ranked.append((role, right))
+                progress.bar("judging", len(ranked), 0, role)
+
+    with Progress() as progress:
+        drive(rank())
+    right = Counter(role for role, better in ranked if better)
+    rows = [(role, right[role], n) for role, n in Counter(role for role, _ in ranked).items()]
+    path, results = config.judge_results(values)
+    result = right.total(), len(ranked)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(config.RESULTS.dump_json({**results, values.judge: result}, indent=2))
+    doubt = config.doubt(values)
+    document = {"judge": values.judge, "passed": not doubt, "right": right, "pairs": len(ranked)}
+    words = f"{doubt}; {UNFIT}" if doubt else "it can judge"
+    answer(document, Table(("role", "right", "pairs"), rows), f"{values.judge}: {words}")
+    return int(bool(doubt))
 
 
 db: Typer = group("Copy a whole database, to another engine or as a backup.")

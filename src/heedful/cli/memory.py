@@ -371,6 +371,7 @@ def reflect(
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     values, results = config.settings(model=model), list[Result]()
+    model = None if model == config.NONE else model
     damage: UsageError | None = None
 
     async def work(store: Store) -> int:

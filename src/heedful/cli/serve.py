@@ -115,11 +115,13 @@ async def _serve(values: config.Settings) -> int:
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
     """Create the setup of the service from the settings. Raises UsageError."""
+    model = config.model_here(values)
     return Setup(
         store,
         scope=config.scope_of(values),
         embedder=config.embedder_of(values),
-        model=config.model_here(values),
+        model=model,
+        judge=(values.judge == values.model and model) or config.open_here(config.judging(values)),
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
         holdout=values.holdout,
@@ -147,8 +149,9 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         tools = Tools(*parts, **asdict(setup.reflections))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
-    if setup.model is not None:
-        await setup.model.close()
+    for model in (setup.model, setup.judge):
+        if model is not None:
+            await model.close()
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
@@ -158,11 +161,12 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
     server = values.db.startswith(POSTGRES)
     model = setup.model.name if setup.model is not None else RULES
     if server:
-        judges = "judges and dreams on request; workers write lessons"
-        model = f"{setup.model.name} {judges}" if setup.model is not None else ""
+        model = f"{setup.model.name}; workers write lessons" if setup.model is not None else ""
+    doubt = config.doubt(values)
     facts = {
         "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
         "model": model,
+        "judge": f"{values.judge}; warning: {doubt}" if doubt else values.judge,
         "docs": f"{url}/docs",
         "work": "on the queue; heedful worker does it" if server else "",
         "keys": "needed; heedful key list shows them" if has_key else NO_KEY,
@@ -261,7 +265,7 @@ def worker(
         raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
-        work = _work(values, bool(model), once, limits, options, progress)
+        work = _work(values, model not in (None, config.NONE), once, limits, options, progress)
         return asyncio.run(_until_signal(work))
 
 

@@ -13,7 +13,7 @@ import sys
 import tomllib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -43,6 +43,8 @@ SHOWN = 120  # characters of a wrong value
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST_TIME = 3650 * SECONDS["d"]  # more than ten years is a typing error
 EMBEDDER = ("minilm-int8", "minilm-tokenizer")
+NONE = "none"  # the name of no model
+ENOUGH = 0.8  # the share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks
 
 # Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
@@ -83,6 +85,9 @@ class Settings(BaseModel):
     `policy` is written as for `heedful.policy`. `holdout` is the share of recalled lessons that is
     withheld from prompts. `timeout` is in seconds for each attempt.
 
+    `model` and `judge` may be "none". The judge gives the scores that callers of `heedful serve` do
+    not report.
+
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
     is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
     trace is complete `settled` seconds after its last span, if its root has ended.
@@ -91,6 +96,7 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     model: Name = "embedded"
+    judge: Name = NONE
     embedder: Literal["auto", "minilm", "none"] = "auto"
     db: Written = "heedful.db"
     cache: Path | None = None
@@ -256,8 +262,13 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
-    """Open the model. Missing weights are downloaded first, so that no attempt waits for them."""
-    model = _open_model(values)
+    """Open the model. Missing weights are downloaded first, so that no attempt waits for them.
+
+    Raises UsageError if the model is "none".
+    """
+    model = open_here(values)
+    if model is None:
+        raise UsageError("model is none, but this command asks a model; name one")
     try:
         if needed := weights.needed(values.model):
             await weights.fetch(needed, cache=values.cache, progress=progress)
@@ -272,10 +283,18 @@ def model_here(values: Settings) -> Model | None:
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
             return None
-    return _open_model(values)
+    return open_here(values)
 
 
-def _open_model(values: Settings) -> Model:
+def judging(values: Settings) -> Settings:
+    """Return the settings with the judge as the model."""
+    return values.model_copy(update={"model": values.judge})
+
+
+def open_here(values: Settings) -> Model | None:
+    """Open the model without a download, or return None if its name is "none"."""
+    if values.model == NONE:
+        return None
     look_here()
     options: Any = values.model_dump(include={"cache", "threads", "context", "timeout"})
     return open_model(values.model, **options)
@@ -304,3 +323,26 @@ def by_meaning(values: Settings) -> bool:
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
     return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
+
+
+# How many labelled pairs of answers each judge ranked right, and how many there were.
+RESULTS = pydantic.TypeAdapter(dict[str, tuple[int, int]])
+
+
+def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
+    """Return the file of the results of judges, and what is in it; a damaged file has nothing."""
+    path = (values.cache or weights.default_cache()) / "judges.json"
+    with suppress(OSError, ValueError):
+        return path, RESULTS.validate_json(path.read_bytes())
+    return path, {}
+
+
+def doubt(values: Settings) -> str:
+    """Return why it is doubtful that the judge can judge; "" for none, and if it passed."""
+    if values.judge == NONE:
+        return ""
+    right, pairs = judge_results(values)[1].get(values.judge, (0, 0))
+    if not pairs:
+        return "nobody knows whether it can judge; run heedful judge check"
+    words = f"it ranks {right} of {pairs} labelled pairs right, a judge needs {ENOUGH:.0%}"
+    return "" if right >= ENOUGH * pairs else words

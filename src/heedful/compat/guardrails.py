@@ -21,7 +21,7 @@ from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop import codec, decide, record, stop
 from heedful.memory.memory import Memory
-from heedful.models.contract import Embedder, Model
+from heedful.models.contract import Model
 from heedful.pipeline.pipeline import read_settings
 from heedful.redact import redact
 from heedful.store import loops as loop_store
@@ -36,6 +36,10 @@ SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
+CONFIGURE = (
+    "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge check, or give "
+    "GuardedLoops a judge or critics"
+)
 NOT_DONE = "Invalid reflection status. Must be 'done'."
 REASONING = "reasoning"  # the key of the note of `log_rerun_reasoning`
 # The rules that the flags fatigue, max_reruns and bias_echo override.
@@ -43,7 +47,6 @@ RULES = ("fatigue", "attempts", "echo")
 COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # with their lowest values
 SHARES = ("alignment_threshold", "drift_threshold", "decay_rate")
 POSITIVE = ("fatigue_threshold", "base_increment", "improvement_threshold", "critical_threshold")
-Judge = Model | Embedder
 _log = logging.getLogger("heedful")
 
 
@@ -196,30 +199,30 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
 
 
 def judges_of(
-    completion: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
+    completion: Completion, judge: Model | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
     """Return the check that judges all missing scores, in a list; [] if no score is missing.
 
-    `critics` are the host's critics by role; `judge` judges other roles. A Model judges any role,
-    an Embedder only alignment and drift. Reported bias tags are not judged again. Raises
-    InvalidInput if a score is missing and nothing can judge it.
+    `critics` are the host's critics by role; `judge` judges other roles. Reported bias tags are not
+    judged again. Raises InvalidInput if a score is missing and nothing can judge it.
     """
     missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
         return []
-    if completion.value is None:
-        raise InvalidInput(f"{missing[0]}_score", None, "given, or a summary or an output to judge")
     summary, output = completion.summary, completion.output
     also = [PESSIMIST] * (completion.bias_tags is None) + [SUMMARY] * (summary is not None)
     judges: dict[str, Check] = {}
     for role in (*missing, *also):
         if role in critics:
             judges[role] = critics[role]
-        elif isinstance(judge, Model) or (judge is not None and role in missing):
+        elif judge is not None:
             judges[role] = critic(role, judge, goal=goal if role == ALIGNMENT else "")
-    if unjudged := [role for role in missing if role not in judges]:
-        how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
-        raise InvalidInput(f"{unjudged[0]}_score", None, how)
+    unjudged = [f"{role}_score" for role in missing if role not in judges]
+    if unjudged or completion.value is None:
+        cure = CONFIGURE if unjudged else "or send a summary or an output to judge"
+        names = unjudged or [f"{role}_score" for role in missing]
+        allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
+        raise InvalidInput(names[0], None, allowed)
     of_summary = [judges.pop(SUMMARY)] if SUMMARY in judges else []
 
     async def reflection(candidate: Any, at: Context) -> record.Evaluation:
@@ -240,7 +243,8 @@ class GuardedLoops:
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
     call, also to loops that are already open.
-    `judge` and `critics` (by role) judge scores that callers do not report. With a `memory` of the
+    `judge` and `critics` (by role) judge scores that callers do not report; without them, such
+    completions are refused. With a `memory` of the
     same store and scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is
     called before an override is written. If `vouched` is false, reported scores and tags do not
     count as measured, and lessons based on them stay unverified.
@@ -249,7 +253,7 @@ class GuardedLoops:
     store: Store
     scope: Scope = Scope()
     settings: LoopGuardrails | None = None
-    judge: Judge | None = None
+    judge: Model | None = None
     critics: Mapping[str, Check] = field(default_factory=dict)
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None

@@ -15,6 +15,7 @@ from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
+from heedful.models.contract import Model
 from heedful.service.jobs import Depth, Resources, Work
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
@@ -90,13 +91,15 @@ class Setup(Resources):
     """The resources and settings that all routes of a service share.
 
     Callers without a key work in `scope`; they are accepted only if `open` is True and no key
-    exists. Requests may name checks of heedful and these `checks`. `policy` applies to loops
-    without a policy. `patience` says how long to wait until a trace is complete. `turns` limits
-    how many checks run in processes at the same time.
+    exists. `judge` is the model of critics and of scores that callers do not report. Requests may
+    name the `checks`, besides those of heedful. `policy` applies to loops without a policy.
+    `patience` says how long to wait until a trace is complete. `turns` limits how many checks run
+    in processes at the same time.
     """
 
     scope: Scope = Scope()
     open: bool = False
+    judge: Model | None = None
     policy: Policy = policies.default
     checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: Limits = Limits()

@@ -60,8 +60,8 @@ class BiasTag(BaseModel):
 class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
-    A flag overrides its limit only if this limit has already ended the loop. If a score is missing,
-    critics of the service compute it.
+    A flag overrides its limit only if the loop has reached it. The configured judge gives missing
+    scores.
     """
 
     loop_id: _Loop
@@ -185,8 +185,9 @@ router: APIRouter = APIRouter(
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop must run again, and return the id of the next run and the reason.
 
-    A new `loop_id` begins a loop if the body has content, and otherwise gets 404. A repeated
-    completion changes nothing. A different completion for the same `loop_id` gets 409.
+    The body of a new loop is stored; a new loop without content gets 404. If a score is missing and
+    no judge is configured (`HEEDFUL_JUDGE`), the answer is 422. A repeated completion changes
+    nothing. A different completion of the same loop gets 409.
     """
     if completion.reflection_status != guardrails.DONE:
         raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
@@ -227,7 +228,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         setup.store,
         caller.scope,
         setup.guardrails,
-        setup.model,
+        setup.judge,
         setup.checks,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),

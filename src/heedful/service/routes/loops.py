@@ -170,7 +170,7 @@ ASKED = 16
 def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
     """Return the checks that `specs` name, from `setup.checks` or else from heedful's own checks.
 
-    Critics use the model of the service. Loading takes tenths of a second. Raises UnknownName for a
+    Critics use the judge of the service. Loading takes tenths of a second. Raises UnknownName for a
     check that is not allowed, InvalidInput, ModelUnavailable.
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
@@ -224,17 +224,17 @@ class _Aside:
 
 
 def _with_own_model(spec: Any, setup: Setup) -> Any:
-    """Add the model of the service to the `spec` of a critic; the spec may not name a model."""
+    """Add the judge of the service to the description of a critic, which may not name a model."""
     if not isinstance(spec, Mapping):
         return spec
-    judge = setup.model or setup.embedder
-    if judge is None:
-        raise ModelUnavailable("this service has no model, so no critic can judge")
+    if setup.judge is None:
+        what = "this service has no judge, so no critic can judge"
+        raise ModelUnavailable(f"{what}; set HEEDFUL_JUDGE to a model, or send an evaluation")
     if isinstance(members := spec.get("members"), list):
         return {**spec, "members": [_with_own_model(one, setup) for one in members]}
     if "model" in spec:
-        raise InvalidInput("model of a critic", spec["model"], "left out: the service has a model")
-    return {**spec, "model": judge}
+        raise InvalidInput("model of a critic", spec["model"], "left out: the service has a judge")
+    return {**spec, "model": setup.judge}
 
 
 # The most parts of one schema; counting them takes a second.
