@@ -98,7 +98,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
 def test_ask(ran):
     ran(
         ("ask forecast-1 'why did the pipeline retry stage 2?'", 0,
-         "asked: why stage 2 (train) was retried\n1. [train] stage 2 (train)",
+         "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 (train)",
          "Next: heedful why forecast-1 train"),
         ("ask last", 0, "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, "),
         ("ask forecast/say why?", 2, "heedful why forecast/say explains it, heedful runs lists"),
