@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from math import inf
 from operator import add, attrgetter
 from typing import Any, Literal
@@ -22,9 +23,12 @@ from heedful.errors import InvalidInput
 # The largest score or threshold: up to here two floats can differ by a thousandth.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # in a database
-# The most characters of a feedback and of one text in it, and the first line of a feedback.
+# The most characters of a feedback and of one text in it. A line is shortened to `LEAST` characters
+# of text, and to `EASY` before another finding of the same check is left out.
 MOST = 1_500
 EACH = 400
+LEAST = 60
+EASY = 120
 HEAD = "The last answer was not accepted:"
 
 
@@ -462,32 +466,40 @@ def feedback(
 ) -> str:
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
-    The result has at most `MOST` characters: lines that do not fit are counted, not cut. The most
-    severe errors come first, and equal lines appear once. Without any line, the result is "".
+    The most severe errors come first, and equal lines appear once. Long texts are shortened, so
+    that the result has at most `MOST` characters. Every failed check and every unmet goal has a
+    line, even if many of them make the result longer. Other findings of these checks and warnings
+    are counted if they do not fit. Without any line, the result is "".
     """
-    lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
+    failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
         score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
-        lines.append(f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}.")
-    lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
-    if not (lines := list(dict.fromkeys(lines))):
+        line = f"- {clean(goal.score, 60)} ", f"is {score}; it must be {word} {limit}."
+        failed.append((str(goal), line))
+    warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
+    if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
-    kept: list[str] = [head]
+    shown = set(dict(reversed(failed)).values())  # the first line of each check
     room = MOST - len(head) - len(tail) - 24
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0 and len(kept) > 1:
-            kept.append(f"- and {len(lines) - len(kept) + 1} more.")
-            break
-        kept.append(line)
-    return "\n".join(kept) + tail
+    left = room - sum(len(label) + min(len(text), EASY) + 1 for label, text in shown)
+    for label, text in lines:
+        left -= 0 if (label, text) in shown else len(label) + min(len(text), EASY) + 1
+        if left >= 0:
+            shown.add((label, text))
+    most, rest = LEAST, room - sum(len(label) + 1 for label, _ in shown)
+    for others, length in zip(count(len(shown), -1), sorted(len(text) for _, text in shown)):
+        most = max(most, rest // others)
+        rest -= length
+    kept = [f"{line[0]}{clean(line[1], most)}".rstrip() for line in lines if line in shown]
+    more = [f"- and {len(lines) - len(shown)} more."] * (len(lines) > len(shown))
+    return "\n".join([head, *kept, *more]) + tail
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding) -> tuple[str, str]:
     what = clean(finding.message, EACH).rstrip(" .")
-    fix = clean(finding.fix, EACH).rstrip()
-    return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
+    text = f"{what}. {clean(finding.fix, EACH)}"
+    return f"- {clean(finding.check, 60)}: ", text.rstrip()
 
 
 def clean(text: str, most: int) -> str:
