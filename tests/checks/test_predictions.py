@@ -85,6 +85,33 @@ def test_nearly_constant_predictions():
     assert found[1].fix.startswith("retrain with diverse data")
 
 
+@pytest.mark.parametrize(
+    ("predicted", "options", "expected"),
+    [
+        (column(200, 0.0001), {}, [f"{CONSTANT}: predicted"]),
+        (column(200, 1.999), {}, [f"{CONSTANT}: predicted"]),
+        (column(200, 2), {}, []),  # at the bound
+        (column(0, 0.0001), {}, []),
+        (column(200, 2), {"constant_relative_std": 0.011}, [f"{CONSTANT}: predicted"]),
+        ([5, 5], {}, [f"{CONSTANT}: predicted"]),
+        ([5], {}, ["missing_results: one row"]),
+        ([], {}, ["missing_results: empty"]),
+        ([5, nan, 6], {}, ["finite: predicted missing"]),
+        ({"predicted": [5, 5]}, {"actual": "y"},
+         [f"{CONSTANT}: predicted", "predictions: missing column"]),
+        ({"y": [None, None], "predicted": [5, 5]}, {"actual": "y"},
+         ["finite: y missing", f"{CONSTANT}: predicted", "missing_results: no pairs"]),
+        ({"y": [5, 6]}, {}, ["predictions: missing column"]),
+    ],
+)  # fmt: skip
+def test_predictions_without_actual_values(predicted, options, expected):
+    check = checks.predictions(**{"actual": None, **options})
+    found = findings(check, predicted)
+    assert [one.key for one in found] == expected
+    assert all(one.fix for one in found)
+    assert set(check.names) >= {one.check for one in found} - {"missing_results", "predictions"}
+
+
 # At the bounds
 
 
