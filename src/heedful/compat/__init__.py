@@ -23,6 +23,9 @@ from heedful.compat.mistakes import persist_reflection as persist_reflection
 from heedful.compat.mistakes import retrieve_similar as retrieve_similar
 from heedful.compat.mistakes import retrieve_similar_reflections as retrieve_similar_reflections
 from heedful.compat.mistakes import store as store
+from heedful.compat.refining import GuardrailCheckResult as GuardrailCheckResult
+from heedful.compat.refining import StageGuardrail as StageGuardrail
+from heedful.compat.refining import StageGuardrailReport as StageGuardrailReport
 from heedful.compat.refining import check_convergence as check_convergence
 from heedful.compat.refining import has_converged as has_converged
 from heedful.compat.refining import improvement_score as improvement_score

@@ -525,3 +525,21 @@ def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> recor
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
+
+
+async def validate(
+    stage: str, checks: Sequence[Check], output: Any, state: Any = None
+) -> runs.StageAttempt:
+    """Check the output of a stage that another program runs; store nothing.
+
+    Checks find `state` as `context.data`. A check that raises is called once more with the same
+    output; if it raises again, the stage is not validated. Raises InvalidInput.
+    """
+    _check_name("name of a stage", stage)
+    validate_arguments("", checks, (), policies.stage, None, None)
+    began, at = time.monotonic(), Context(stage, data=state)
+    evaluation = await evaluated(output, at, checks, None, _instead)
+    usage = record.Usage(seconds=time.monotonic() - began)
+    names = stages.check_names(checks)
+    made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
+    return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

@@ -110,12 +110,12 @@ def _number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _numbered(report: Report, number: int | None) -> Sequence[StageReport]:
+def _numbered(report: Report, number: int | None) -> list[StageReport]:
     """Return the stages that have this number in their name, or else the stage at this place."""
     if number is None:
-        return ()
+        return []
     named = [stage for stage in report.stages if _number(stage.name) == number]
-    return named or report.stages[number - 1 : number]
+    return named or [*report.stages[number - 1 : number]]
 
 
 def describe_run(report: Report) -> str:
@@ -181,7 +181,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     places += [(ORDINALS.index(word) or last) for word in before if word in ORDINALS]
     behind = re.findall(r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text)
     numbers = [int(digits) for digits in re.findall(r"\d+", " ".join(behind))]
-    meant = [(n, report.stages[n - 1 : n]) for n in places]
+    meant = [(n, [*report.stages[n - 1 : n]]) for n in places]
     meant += [(n, _numbered(report, n)) for n in numbers]
     for number, stages in meant:
         for stage in stages:

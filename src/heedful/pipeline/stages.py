@@ -49,10 +49,14 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which its checks report; a check may list several in `names`."""
-        every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
-        named = (getattr(check, "names", (rule_name(check),)) for check in every)
-        return tuple(str(name) for names in named for name in names)
+        """The names under which its checks report."""
+        return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
+
+
+def check_names(checks: Sequence[Check | Evaluate]) -> tuple[str, ...]:
+    """Return the names under which `checks` report; a check may list several in `names`."""
+    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
+    return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)
