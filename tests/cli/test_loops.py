@@ -72,7 +72,7 @@ def ran(desk, session):
 
 def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
     head = "run forecast-1 of pipeline forecast was degraded after insights; 3 stages, 6 attempts"
-    stage = "stage 2 (train) passed at attempt 2, after 1 retry\n"
+    stage = "stage 2 (train) passed at attempt 2\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = ran(
         ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "@@ -",

@@ -126,8 +126,9 @@ def test_the_longest_feedback_is_bounded() -> None:
     assert "heading\n- lll" in said
 
 
-def test_the_feedback_of_a_stage_lists_every_failed_check() -> None:
-    names = [f"check_{n}" for n in range(12)]
+@pytest.mark.parametrize("count", [8, 30])
+def test_the_feedback_of_a_stage_lists_every_failed_check(count: int) -> None:
+    names = [f"check_{n}" for n in range(count)]
     wrong = [failing(1, name=name, fix="repair it: " + "f" * 900) for name in names]
     goals = heedful.Goal("quality", 0.5), heedful.Goal("drift", 0.5, "at_most")
     judge = Evaluation(scores={"quality": 0.1, "drift": 0.6})
@@ -138,7 +139,7 @@ def test_the_feedback_of_a_stage_lists_every_failed_check() -> None:
     failed = [check.check_name for check in attempt.checks if check.status == "failed"]
     assert failed == [*names, "quality", "drift"]
     assert [re.split(r"[: ]", line)[1] for line in lines] == failed
-    assert len(attempt.feedback_for_agent) <= MOST
+    assert len(attempt.feedback_for_agent) <= max(MOST, 140 * count)
 
 
 ATTACKS = [

@@ -621,7 +621,10 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
 def _judge_predictions(
     columns: Sequence[str], limits: Mapping[str, float], data: Any
 ) -> Iterator[Finding]:
-    """Yield findings about the last of `columns`, compared with the first if there are two."""
+    """Yield findings about the last of `columns`, compared with the first if there are two.
+
+    Raises TableError, after the findings, if the first column is missing.
+    """
     table, (actual, predicted) = tables.open_table(data, columns), ("", *columns)[-2:]
     compared = actual in table.columns
     a, p = Column(actual), Column(predicted)
@@ -643,10 +646,8 @@ def _judge_predictions(
     if every[1].n > 1:
         yield from _judge_constant(Column(actual), every[1], limits)
     if actual and not compared:
-        absent = table.missing_column(actual)
-        fix = f"{absent.fix}, or check the predictions alone with actual=None"
-        yield report("predictions", absent.kind, absent.what, fix, severity=0.9)
-    elif compared or every[1].n < 2:
+        raise table.missing_column(actual)
+    if compared or every[1].n < 2:
         both = f"both {a.name} and {p.name}" if compared else p.name
         count, rows = a.n if compared else every[1].n, every[1].rows
         kind = ("one row" if count else "no pairs") if rows else "empty"

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
 from math import inf
 from operator import add, attrgetter
 from typing import Any, Literal
@@ -23,12 +22,11 @@ from heedful.errors import InvalidInput
 # The largest score or threshold: up to here two floats can differ by a thousandth.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # in a database
-# The most characters of a feedback and of one text in it. A line is shortened to `LEAST` characters
-# of text, and to `EASY` before another finding of the same check is left out.
+# The most characters of a feedback and of one text in it, the least to which a line is shortened,
+# so that the name of its check stays, and the first line of a feedback.
 MOST = 1_500
 EACH = 400
-LEAST = 60
-EASY = 120
+LEAST = 130
 HEAD = "The last answer was not accepted:"
 
 
@@ -475,31 +473,31 @@ def feedback(
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
         score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
-        line = f"- {clean(goal.score, 60)} ", f"is {score}; it must be {word} {limit}."
+        line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
         failed.append((str(goal), line))
     warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
     shown = set(dict(reversed(failed)).values())  # the first line of each check
     room = MOST - len(head) - len(tail) - 24
-    left = room - sum(len(label) + min(len(text), EASY) + 1 for label, text in shown)
-    for label, text in lines:
-        left -= 0 if (label, text) in shown else len(label) + min(len(text), EASY) + 1
+    left = room - sum(min(len(line), LEAST) + 1 for line in shown)
+    for line in lines:
+        left -= 0 if line in shown else min(len(line), LEAST) + 1
         if left >= 0:
-            shown.add((label, text))
-    most, rest = LEAST, room - sum(len(label) + 1 for label, _ in shown)
-    for others, length in zip(count(len(shown), -1), sorted(len(text) for _, text in shown)):
-        most = max(most, rest // others)
-        rest -= length
-    kept = [f"{line[0]}{clean(line[1], most)}".rstrip() for line in lines if line in shown]
+            shown.add(line)
+    most, rest = LEAST, room - len(shown)
+    for n, line in enumerate(sorted(shown, key=len)):
+        most = max(most, rest // (len(shown) - n))
+        rest -= len(line)
+    kept = [clean(line, most) for line in lines if line in shown]
     more = [f"- and {len(lines) - len(shown)} more."] * (len(lines) > len(shown))
     return "\n".join([head, *kept, *more]) + tail
 
 
-def _finding(finding: Finding) -> tuple[str, str]:
+def _finding(finding: Finding) -> str:
     what = clean(finding.message, EACH).rstrip(" .")
-    text = f"{what}. {clean(finding.fix, EACH)}"
-    return f"- {clean(finding.check, 60)}: ", text.rstrip()
+    fix = clean(finding.fix, EACH).rstrip()
+    return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
 
 
 def clean(text: str, most: int) -> str:

@@ -11,6 +11,7 @@ from itertools import compress, zip_longest
 from typing import Any
 
 from heedful.loop.record import clean
+from heedful.pages.report import counted, happened
 from heedful.store.runs import Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
@@ -127,37 +128,19 @@ def describe_run(report: Report) -> str:
         "open": "is open: it was interrupted, or is still running",
         "passed": "passed",
     }[report.status]
-    attempts = _count(sum(len(stage.attempts) for stage in report.stages), "attempt")
+    attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
     names = f"run {clean(report.run, SHORT)} of pipeline {clean(report.pipeline, SHORT)}"
-    return f"{names} {ending}; {_count(len(report.stages), 'stage')}, {attempts}"
+    return f"{names} {ending}; {counted(len(report.stages), 'stage')}, {attempts}"
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
     """Return a text that says how the stage ended."""
-    count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
-    tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
-    failed = "could not be judged" if unjudged else f"did not pass in {tries}"
-    after = f", after {count - 1} {'retry' if count == 2 else 'retries'}" if count > 1 else ""
-    ending = {
-        "passed": "has no checks, so it was not judged"
-        if unjudged
-        else f"passed at attempt {kept}{after}",
-        "continued": f"{failed}; the run continued, degraded, with attempt {kept}",
-        "best": f"{failed}; the run continued, degraded, with the best: attempt {stage.kept}",
-        "halted": f"{failed}; the run was halted",
-        "open": f"is open after {tries}: it was interrupted, or is still running",
-        "not_run": "was not run",
-    }[stage.action]
-    return f"{_place(report, stage)} {ending}"
+    return f"{_place(report, stage)} {happened(stage)}"
 
 
 def _place(report: Report, stage: StageReport, meant: str = "") -> str:
     name = ", ".join(filter(None, (clean(stage.name, SHORT), meant)))
     return f"stage {report.stages.index(stage) + 1} ({name})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
@@ -187,7 +170,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
         for stage in stages:
             named = number in numbers and _number(stage.name) == number
             found[stage.name] = "by its name" if named else "by its place"
-    missing = [f"stage {n}: the run has {_count(last, 'stage')}" for n, each in meant if not each]
+    missing = [f"stage {n}: the run has {counted(last, 'stage')}" for n, each in meant if not each]
     if not found:
         for word in text.split():
             near = get_close_matches(word, [stage.name for stage in report.stages], 1, 0.8)

@@ -168,11 +168,11 @@ Spec = Mapping[str, Any]
 Check = Callable[..., Any]
 # These checks run no user code, use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
-DATA = ("finite", "insights", "precision", "predictions", "ranges")
+SLOW = ("insights", "precision")  # they take a second for the longest output that they accept
+LONGEST_OUTPUT = 20_000
+DATA = ("finite", "predictions", "ranges", *SLOW)
 # Arguments of these checks that may be data; a text would be the path of a file.
 PATHS = ("source", "results")
-# The most characters of an output for the slowest of these checks, which then take a second.
-LONGEST_OUTPUT = 20_000
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
 # The most characters of all checks in a request, as JSON.
@@ -220,14 +220,14 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
 
 def _check_data(spec: Spec, output: Any) -> None:
     """Check that a check reads no file and ends soon. Raises InvalidInput."""
+    whose = f"of check {spec['name']!r}"
     for path in PATHS:
         if isinstance(spec.get(path), str):
-            allowed = "data, or left out: a report may not name a file of the service"
-            raise InvalidInput(f"{path} of check {spec['name']!r}", spec[path], allowed)
-    length = len(output) if isinstance(output, str) else len(json.dumps(output))
-    if spec["name"] in ("insights", "precision") and length > LONGEST_OUTPUT:
-        what = f"length of the output for check {spec['name']!r}"
-        raise InvalidInput(what, length, f"at most {LONGEST_OUTPUT} characters")
+            raise InvalidInput(f"{path} {whose}", spec[path], "data or left out: it is no path")
+    length = len(output if isinstance(output, str) else json.dumps(output))
+    if spec["name"] in SLOW and length > LONGEST_OUTPUT:
+        allowed = f"at most {LONGEST_OUTPUT} characters"
+        raise InvalidInput(f"output {whose}", f"{length} characters", allowed)
 
 
 class _Aside:
