@@ -170,7 +170,7 @@ Check = Callable[..., Any]
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
 SLOW = ("insights", "precision")  # they take a second for the longest output that they accept
 LONGEST_OUTPUT = 20_000
-DATA = ("finite", "predictions", "ranges", *SLOW)
+DATA = ("predictions", *SLOW)
 # Arguments of these checks that may be data; a text would be the path of a file.
 PATHS = ("source", "results")
 CRITICS = ("critic", "critics")
