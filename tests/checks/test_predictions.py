@@ -1,4 +1,4 @@
-"""Predictions against what they predict: the documented cases, bounds, degenerate input."""
+"""Predictions against what they predict: bounds, degenerate input, no actual values."""
 
 from __future__ import annotations
 
@@ -50,39 +50,34 @@ TREND = np.arange(400) * 50.0 + OTHER
 FAR, SPREAD, CONSTANT = "hallucination_detection", "variance_hallucination", "constant_predictions"
 
 
-# The documented cases
+# Without actual values
 
 
 @pytest.mark.parametrize(
-    ("actual", "predicted", "sigma"), [(89.23, 1234.56, 15.3), (200.0, 5000.0, 25.0)]
-)
-def test_a_mean_far_away_is_hallucinated(actual, predicted, sigma):
-    std = (predicted - actual) / sigma
-    (found,) = judged(actual_of(actual, std), column(predicted, std))
-    assert (found.check, found.level) == (FAR, "error")
-    assert found.message.startswith("predictions appear hallucinated: ")
-    assert all(f"{value:g}" in found.message for value in (predicted, actual, sigma))
-    assert found.fix.startswith("verify that the model uses the actual data")
-    assert "retrain" in found.fix
-
-
-@pytest.mark.parametrize(
-    ("std", "ratio", "variance"), [(500.0, "0.05", "0.0025"), (10.0, "0.001", "1e-06")]
-)
-def test_a_spread_far_too_small_is_hallucinated(std, ratio, variance):
-    found = judged(actual_of(3000, 10_000), column(3000, std))[0]
-    assert (found.check, found.level) == (SPREAD, "error")
-    assert found.message.startswith("unrealistic spread: ")
-    assert f"is {std:g}, that of actual 10000" in found.message
-    assert f"std ratio {ratio} (variance ratio {variance})" in found.message
-    assert found.fix.startswith("check for synthetic data")
-
-
-def test_nearly_constant_predictions():
-    found = judged(actual_of(200, 20), column(200, 0.0001))
-    assert names(found) == [SPREAD, CONSTANT]
-    assert "std 0.0001 around mean 200" in found[1].message
-    assert found[1].fix.startswith("retrain with diverse data")
+    ("predicted", "options", "expected"),
+    [
+        (column(200, 0.0001), {}, [f"{CONSTANT}: predicted"]),
+        (column(200, 1.999), {}, [f"{CONSTANT}: predicted"]),
+        (column(200, 2), {}, []),  # at the bound
+        (column(0, 0.0001), {}, []),
+        (column(200, 2), {"constant_relative_std": 0.011}, [f"{CONSTANT}: predicted"]),
+        ([5, 5], {}, [f"{CONSTANT}: predicted"]),
+        ([5], {}, ["missing_results: one row"]),
+        ([], {}, ["missing_results: empty"]),
+        ([5, nan, 6], {}, ["finite: predicted missing"]),
+        ({"predicted": [5, 5]}, {"actual": "y"},
+         [f"{CONSTANT}: predicted", "predictions: missing column"]),
+        ({"y": [None, None], "predicted": [5, 5]}, {"actual": "y"},
+         ["finite: y missing", f"{CONSTANT}: predicted", "missing_results: no pairs"]),
+        ({"y": [5, 6]}, {}, ["predictions: missing column"]),
+    ],
+)  # fmt: skip
+def test_predictions_without_actual_values(predicted, options, expected):
+    check = checks.predictions(**{"actual": None, **options})
+    found = findings(check, predicted)
+    assert [one.key for one in found] == expected
+    assert all(one.fix for one in found)
+    assert set(check.names) >= {one.check for one in found} - {"missing_results", "predictions"}
 
 
 # At the bounds

@@ -72,7 +72,7 @@ def ran(desk, session):
 
 def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
     head = "run forecast-1 of pipeline forecast was degraded after insights; 3 stages, 6 attempts"
-    stage = "stage 2 (train) passed at attempt 2, after 1 retry\n"
+    stage = "stage 2 (train) passed at attempt 2\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = ran(
         ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "@@ -",
@@ -98,7 +98,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
 def test_ask(ran):
     ran(
         ("ask forecast-1 'why did the pipeline retry stage 2?'", 0,
-         "asked: why stage 2 (train) was retried\n1. [train] stage 2 (train)",
+         "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 (train)",
          "Next: heedful why forecast-1 train"),
         ("ask last", 0, "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, "),
         ("ask forecast/say why?", 2, "heedful why forecast/say explains it, heedful runs lists"),

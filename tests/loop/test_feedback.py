@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.decide import triggers
-from heedful.loop.record import EACH, HEAD, MOST, Evaluation, Finding, Goal, clean, feedback
+from heedful.loop.record import EACH, HEAD, LEAST, MOST, Evaluation, Finding, Goal, clean, feedback
 
 NASTY = st.text(
     st.one_of(
@@ -36,7 +36,7 @@ def visible(text: str) -> bool:
 @given(nasty, st.sampled_from([(), GOALS]))
 def test_feedback_is_bounded_and_clean(evaluation, goals):
     text = feedback(evaluation, goals)
-    assert len(text) <= MOST
+    assert len(text) <= max(MOST, len(HEAD) + (LEAST + 1) * (len(evaluation.errors) + 1))
     assert all(visible(line) for line in text.split("\n"))
     assert "\u2028" not in text
     assert "\u2029" not in text
@@ -46,6 +46,22 @@ def test_feedback_is_bounded_and_clean(evaluation, goals):
     if text:
         assert text.startswith(HEAD + "\n- ")
         assert len(text.split("\n")) <= len(wanted) + len(goals) + 1
+
+
+@given(st.integers(1, 60), st.integers(0, 900), st.integers(1, 20), st.integers(0, 900))
+def test_every_failed_check_has_a_line(checks, length, times, tail):
+    """Long lines are shortened and lines of one check are counted, but no check is dropped."""
+    texts = [f"{n}: {'x' * length} end" for n in range(checks * times)]
+    findings = [
+        Finding(f"check {n % checks}", text, "repair it", severity=n % 7 / 7)
+        for n, text in enumerate(texts)
+    ]
+    text = feedback(Evaluation(tuple(findings), {"q": 0.1}), GOALS, tail="\n" + "t" * tail)
+    found = [line for line in text.split("\n") if line.startswith("- check")]
+    assert {line[2:].partition(":")[0] for line in found} == {f"check {n}" for n in range(checks)}
+    assert all(line.endswith("repair it") for line in found)
+    assert "\n- q is 0.1; it must be at least 0.5.\n" in text
+    assert len(text) <= MOST or all(len(line) <= LEAST for line in found)
 
 
 @given(nasty, st.integers(0, 4))

@@ -1,27 +1,39 @@
-"""The documented cases of stage guardrails, each through a stage that is told and then does right.
+"""The documented cases of stage guardrails: in a pipeline, through StageGuardrail and over HTTP.
 
 What is written is wrong at first as the case says, and right at the second attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from heedful import checks
+from heedful.compat import GuardrailCheckResult, StageGuardrail, StageGuardrailReport
+from heedful.errors import InvalidInput
+from heedful.loop.record import Evaluation
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.store.runs import Report
 from tests.pipeline.support import ran
+from tests.service.support import Api, problem, served
 
 CHANCE = np.random.default_rng(3)
 NOISE = CHANCE.normal(size=300)
 NOISE = (NOISE - NOISE.mean()) / NOISE.std(ddof=1)
+OTHER = CHANCE.normal(size=300)
+STAGE = "stage_4"
+HEAD = f"GUARDRAIL FEEDBACK - Critical issues detected in {STAGE}:\n- "
 LAST = "\n\nPlease address these issues and regenerate the output."
+FIELDS = (
+    "stage_name overall_status checks execution_time_ms timestamp requires_retry "
+    "feedback_for_agent failed_checks_summary"
+).split()
+TIMED = ("execution_time_ms", "timestamp")
 
 
 def column(mean: float, std: float) -> Any:
@@ -29,101 +41,211 @@ def column(mean: float, std: float) -> Any:
     return mean + std * NOISE
 
 
-def near(values: Any) -> Any:
-    """Predictions as good as they should be."""
-    other = CHANCE.normal(size=len(values))
-    return values + 0.4 * np.std(values, ddof=1) * other
+def predicted(name: str, actual: Any, made: Any, *figures: str, alone: bool = False) -> Any:
+    y = column(*actual)
+    right = y + 0.4 * np.std(y, ddof=1) * OTHER
+    outputs = [{"y": y.tolist(), "yhat": values.tolist()} for values in (column(*made), right)]
+    spec = {"name": "predictions", "actual": None if alone else "y", "predicted": "yhat"}
+    return name, {**spec, **Guardrails().thresholds}, *outputs, figures
 
 
-def retried(
-    make: Callable[[str | None], Any], *given: Any, state: Any = None, **options: Any
-) -> tuple[Report, str]:
-    """The report of a stage, and what it was told after its first attempt."""
-    said: list[str | None] = []
-    pipeline = Pipeline("p", store=":memory:", progress=False, **options)
+def cited(wrong: str, right: str, **given: Any) -> Any:
+    quoted = wrong.split()[1]
+    return "insight_hallucination", {"name": "insights", **given}, wrong, right, (quoted,)
 
-    @pipeline.stage(checks=given)
-    def stage_4(state: Any, feedback: str | None = None) -> Any:
+
+FAR, SPREAD, FLAT = "hallucination_detection", "variance_hallucination", "constant_predictions"
+NOTHING = "The run has no figures yet."
+CASES = [
+    predicted(FAR, (89.23, 74.86), (1234.56, 74.86), "1234.56", "89.23", "15.3"),
+    predicted(FAR, (200, 192), (5000, 192), "5000", "200", "25"),
+    predicted(SPREAD, (0, 10_000), (0, 500), "500", "10000", "0.05"),
+    predicted(SPREAD, (0, 10_000), (0, 10), "10", "10000", "0.001"),
+    predicted(FLAT, (50, 20), (50, 0.0001), "0.0001"),
+    predicted(FLAT, (50, 20), (50, 0.0001), "0.0001", alone=True),
+    cited("The MAE is 3.2.", NOTHING, metrics=None),
+    cited("The accuracy is 0.9.", NOTHING, columns=["x"]),
+    cited("We predict a rise.", NOTHING, results=None),
+]
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    own = {"results": checks.results, "same": lambda: same}
+    with served(tmp_path_factory.mktemp("api"), checks=own) as api:
+        yield api
+
+
+def same(output: Any, at: Any) -> Evaluation:
+    """A check that needs the state, and raises if the output is another number."""
+    return Evaluation() if output == at.data["wanted"] else output / 0
+
+
+def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[Any]:
+    """The reports on these outputs of a stage, which agree in a pipeline, in Python and HTTP."""
+    check, said = checks.load(spec), list[str | None]()
+    pipeline = Pipeline("p", store=":memory:", progress=False)
+
+    @pipeline.stage(checks=[check], name=STAGE)
+    def stage(state: Any, feedback: str | None = None) -> Any:
         said.append(feedback)
-        return make(feedback)
+        return outputs[len(said) - 1]
 
-    report = ran(pipeline, {} if state is None else state)
-    assert said[0] is None
-    return report, said[1] if len(said) > 1 and said[1] else ""
+    run = ran(pipeline, {})
+    reports = [attempt.plain() for attempt in run.stages[0].attempts]
+    reports = [{name: plain[name] for name in FIELDS} for plain in reports]
+    for output, plain in zip(outputs, reports, strict=True):
+        body = {"stage": STAGE, "output": output, "state": state, "checks": [spec]}
+        answered = api.post("/v1/validate", json=body)
+        assert answered.status_code == 200, answered.text
+        python = StageGuardrail(stage=STAGE, checks=[check]).validate(output=output, state=state)
+        for other in (answered.json(), asdict(python)):
+            assert list(other) == FIELDS
+            assert [type(other[name]) for name in FIELDS] == [type(plain[name]) for name in FIELDS]
+            assert {**other, **{name: plain[name] for name in TIMED}} == plain
+    assert said == [None, *(plain["feedback_for_agent"] for plain in reports[:-1])]
+    return reports
 
 
-PREDICTED = [
-    ("hallucination_detection", (89.23, 74.86), (1234.56, 74.86), ["1234.56", "89.23", "15.3"]),
-    ("hallucination_detection", (200, 192), (5000, 192), ["5000", "200", "25"]),
-    ("variance_hallucination", (0, 10_000), (0, 500), ["500", "10000", "0.05"]),
-    ("variance_hallucination", (0, 10_000), (0, 10), ["10", "10000", "0.001"]),
-    ("constant_predictions", (50, 20), (50, 0.0001), ["0.0001"]),
-]
-
-
-@pytest.mark.parametrize(("name", "actual", "predicted", "figures"), PREDICTED)
-def test_predictions_that_were_made_up(
-    name: str, actual: Any, predicted: Any, figures: list[str], tmp_path: Path
+@pytest.mark.parametrize(("name", "spec", "wrong", "right", "figures"), CASES)
+def test_a_case_that_is_retried(
+    name: str, spec: Any, wrong: Any, right: Any, figures: Any, api: Api
 ) -> None:
-    file, y = tmp_path / "results.csv", column(*actual)
-
-    def train(feedback: str | None) -> str:
-        made = near(y) if feedback else column(*predicted)
-        pd.DataFrame({"y": y, "yhat": made}).to_csv(file, index=False)
-        return str(file)
-
-    limits: Any = Guardrails().thresholds
-    check = checks.predictions(str(file), actual="y", predicted="yhat", **limits)
-    report, said = retried(train, check)
-    first, second = report.stages[0].attempts
-    assert (first.overall_status, second.overall_status) == ("failed", "passed")
-    (found,) = [one for one in first.checks if one.check_name == name]
-    assert (found.status, found.severity) == ("failed", "critical")
+    first, second = everywhere(api, spec, wrong, right)
+    assert (first["overall_status"], first["requires_retry"]) == ("failed", True)
+    assert (second["overall_status"], second["requires_retry"]) == ("passed", False)
+    (found,) = [one for one in first["checks"] if one["check_name"] == name]
+    assert (found["status"], found["severity"]) == ("failed", "critical")
     for figure in figures:
-        assert figure in found.message.replace(",", ""), found.message
-    assert said.startswith("GUARDRAIL FEEDBACK - Critical issues detected in stage_4:\n- ")
-    assert any(line.startswith(f"- {name}: ") for line in said.split("\n"))
-    assert found.suggestion.rstrip(".") in said
+        assert figure in found["message"].replace(",", ""), found["message"]
+    said = first["feedback_for_agent"]
+    assert said.startswith(HEAD)
     assert said.endswith(LAST)
-    assert {one.check_name: one.status for one in second.checks}[name] == "passed"
+    for check in first["checks"]:  # every failed check
+        listed = check["status"] in ("failed", "warning")
+        assert (f"\n- {check['check_name']}: " in said) is listed
+        assert not listed or check["suggestion"].rstrip(".") in said
+    assert f"{name}: {found['message']}" in first["failed_checks_summary"]
+    assert {one["check_name"]: one["status"] for one in second["checks"]}[name] == "passed"
+    assert (second["feedback_for_agent"], second["failed_checks_summary"]) == ("", [])
 
 
-def test_a_results_file_that_is_missing(tmp_path: Path) -> None:
-    file, y = tmp_path / "results.csv", column(50, 20)
-
-    def train(feedback: str | None) -> str:
-        if feedback:
-            pd.DataFrame({"y": y, "yhat": near(y)}).to_csv(file, index=False)
-        return str(file)
-
-    report, said = retried(train, checks.predictions(str(file), actual="y", predicted="yhat"))
-    assert "missing_results" in said
-    assert str(file) in said
-    first, second = report.stages[0].attempts
-    assert [one.check_name for one in first.checks] == ["missing_results"]  # no other was asked
-    assert {one.check_name for one in second.checks} >= {"finite", *(one[0] for one in PREDICTED)}
-    assert report.passed
+def test_a_results_file_that_is_missing(api: Api, tmp_path: Path) -> None:
+    """The operator of the service allows this check; a caller may not name a file otherwise."""
+    file = tmp_path / "results.csv"
+    spec, path = {"name": "results", "path": str(file)}, str(file)
+    (*_, last) = everywhere(api, spec, path, path, path)
+    assert [one["check_name"] for one in last["checks"]] == ["missing_results"]
+    assert str(file) in last["feedback_for_agent"]
+    file.write_text("y,yhat\n1,2\n")
+    report = StageGuardrail(STAGE, [checks.load(spec)]).validate(path)
+    body = {"stage": STAGE, "output": path, "checks": [spec]}
+    assert api.post("/v1/validate", json=body).json()["overall_status"] == report.overall_status
+    assert report.overall_status == "passed"
 
 
-CITED: list[tuple[str, dict[str, Any], str]] = [
-    ("The MAE is 3.2.", {"metrics": None}, "The run has no figures yet."),
-    ("The accuracy is 0.9.", {"columns": ["y", "x"][1:]}, "The run has no figures yet."),
-    ("We predict a rise next year.", {"results": None}, "There is nothing to say yet."),
-]
-
-
-@pytest.mark.parametrize(("wrong", "given", "right"), CITED)
-def test_what_is_cited_and_is_not_there(wrong: str, given: Any, right: str) -> None:
-    report, said = retried(lambda feedback: right if feedback else wrong, checks.insights(**given))
-    assert "\n- insight_hallucination: " in said
-    assert report.stages[0].recovered
-
-
-def test_many_numbers_are_a_warning_only() -> None:
+def test_many_numbers_are_a_warning_only(api: Api) -> None:
     text = "Values: " + ", ".join(f"{n}.{n}7" for n in range(11, 25))
-    report, said = retried(lambda feedback: text, checks.precision())
-    (attempt,) = report.stages[0].attempts
-    assert said == ""
-    assert (attempt.overall_status, report.status) == ("warning", "passed")
-    assert (attempt.requires_retry, attempt.failed_checks_summary) == (False, [])
-    assert [one.check_name for one in attempt.checks] == ["excessive_precision"]
+    (report,) = everywhere(api, {"name": "precision"}, text)
+    assert (report["overall_status"], report["feedback_for_agent"]) == ("warning", "")
+    assert (report["requires_retry"], report["failed_checks_summary"]) == (False, [])
+    (check,) = report["checks"]
+    assert (check["check_name"], check["severity"]) == ("excessive_precision", "warning")
+
+
+def test_a_stage_is_exhausted_after_three_attempts(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "heedful")
+    name, spec, wrong, *_ = CASES[0]
+    reports = everywhere(api, spec, wrong, wrong, wrong)
+    assert [one["requires_retry"] for one in reports] == [True] * 3
+    assert f"Max retries reached for {STAGE}, continuing despite failures" in caplog.text
+    assert name in caplog.text
+
+
+# -- StageGuardrail itself
+
+
+def test_a_report_has_attributes_and_keys() -> None:
+    report = StageGuardrail(STAGE, [checks.words(at_most=1)]).validate("two words")
+    assert isinstance(report, StageGuardrailReport)
+    assert [field.name for field in fields(report)] == [*report] == FIELDS
+    assert dict(report)["overall_status"] == report.overall_status == report["overall_status"]
+    (check,) = report["checks"]
+    assert isinstance(check, GuardrailCheckResult)
+    assert (check.status, check["status"], len(check)) == ("failed", "failed", 6)
+    with pytest.raises(KeyError):
+        report["of"]
+
+
+async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_validated() -> None:
+    async def later(output: Any, at: Any) -> Evaluation:
+        return same(output, at)
+
+    for check in (same, later):  # inside an event loop
+        guardrail = StageGuardrail("s", [check])
+        assert guardrail.validate(3, {"wanted": 3}).overall_status == "passed"
+        report = guardrail.validate(3, {"wanted": 4})
+        assert (report.overall_status, report.requires_retry) == ("not_validated", False)
+    assert StageGuardrail("s", []).validate(5).overall_status == "not_validated"
+
+
+def test_an_operators_check_gets_the_state_over_http(api: Api) -> None:
+    for wanted, status in ((3, "passed"), (4, "not_validated")):
+        body = {
+            "stage": "s",
+            "output": 3,
+            "state": {"wanted": wanted},
+            "checks": [{"name": "same"}],
+        }
+        assert api.post("/v1/validate", json=body).json()["overall_status"] == status
+
+
+@pytest.mark.parametrize("stage", ["", "a/b", "x" * 200, 4])
+def test_a_wrong_stage_or_check_is_refused(stage: Any) -> None:
+    with pytest.raises(InvalidInput, match="name of a stage"):
+        StageGuardrail(stage, []).validate(1)
+    with pytest.raises(InvalidInput, match="checks"):
+        StageGuardrail("s", [stage]).validate(1)
+
+
+# -- the route
+
+
+PREDICTIONS = {"name": "predictions", "actual": None}
+GOOD = {"stage": "s", "output": [1, 2], "checks": [PREDICTIONS]}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"stage": ""}, "invalid_request"),
+        ({"stage": "a/b"}, "invalid_input"),
+        ({"checks": None}, "invalid_request"),
+        ({"checks": [{"name": "nope"}]}, "unknown_name"),
+        ({"checks": [{"name": "python_tests", "tests": ""}]}, "unknown_name"),
+        ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
+        ({"checks": [{"name": "os:system"}]}, "unknown_name"),
+        ({"checks": [{"name": "words"}]}, "invalid_input"),
+        ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
+        ({"checks": [{"name": "finite"}]}, "unknown_name"),
+        ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
+        ({"checks": [{"name": "precision"}], "output": "a" * 20_001}, "invalid_input"),
+        ({"more": 1}, "invalid_request"),
+    ],
+)
+def test_a_wrong_request_says_why(api: Api, change: Any, code: str) -> None:
+    assert problem(api.post("/v1/validate", json={**GOOD, **change}), 422, code)["detail"]
+
+
+def test_what_is_validated_is_stored_nowhere(api: Api) -> None:
+    secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    check = {"name": "contains", "needles": [secret]}
+    body = {"stage": "s", "output": "x", "state": {"a": 1}, "checks": [check]}
+    answered = api.post("/v1/validate", json=body)
+    assert answered.json()["overall_status"] == "failed"
+    assert not re.search(secret, answered.text)
+    assert api.get("/v1/loops").json()["items"] == []
+    reader = api.key("read")
+    problem(api.post("/v1/validate", json=body, key=reader), 403, "forbidden")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -13,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict
 
@@ -228,25 +231,64 @@ def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
     ("value", "kind"), [((1, 2), "tuple"), ({1: 2}, "dict"), (object(), "object"), (b"x", "bytes")]
 )
 @pytest.mark.parametrize("place", ["output", "field"])
-def test_what_cannot_be_written_down_is_named(value: Any, kind: str, place: str) -> None:
-    def s(state: Any) -> Any:
-        state["half"] = 1
+def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_runs(
+    value: Any, kind: str, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+
+    @pipeline.stage(checks=[failing(1)])
+    def s(state: Any, feedback: str | None = None) -> Any:
+        calls.append("s" if feedback is None else "again")
         if place == "output":
             return value
         state["other"] = value
         return 1
 
-    pipeline = Pipeline("p", store=":memory:", progress=False)
-    pipeline.stage(name="s")(s)
+    @pipeline.stage
+    def after(state: Any) -> None:
+        calls.append("after")
+        assert state["s" if place == "output" else "other"] is value
+        raise ValueError("no")
+
     where = "its output" if place == "output" else "what it left in the state as 'other'"
-    state: dict[str, Any] = {}
-    what = f"stage 's': {where} is a {kind}, which .* rerun=True .* or use store=None"
-    with pytest.raises(NotJournalable, match=what):
-        ran(pipeline, state)
-    assert "half" not in state
-    report = one(s, failing(1))  # without a store there is nothing to write
-    assert report.passed
-    assert report.state["s" if place == "output" else "other"] is value
+    what = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
+    for error in (StageFailed, NotJournalable):
+        with pytest.raises(error):
+            ran(pipeline, {}, id="r")
+    assert re.search(what, caplog.text)
+    assert calls == ["s", "again", "after"]
+
+
+FRAMES: list[Callable[[Any], Any]] = [pd.DataFrame, pl.DataFrame, pa.table]
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+def test_a_frame_in_the_state_is_kept_and_restored_by_value(
+    frame: Any, store: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {"y": [1.0, None, 3.0]}
+    seen: list[Any] = []
+    pipeline = Pipeline("p", store=store, progress=False)
+
+    @pipeline.stage(checks=[failing()])
+    def reads(state: Any) -> int:
+        return len(state["df"])
+
+    @pipeline.stage(checks=[failing(1, 2)])
+    def changes(state: Any) -> None:
+        seen.append(state["df"].equals(frame(data)))
+        if frame is pd.DataFrame:
+            state["df"].loc[0, "y"] = 9.0  # in place
+        else:
+            state["df"] = frame({"y": [9.0, None, 3.0]})
+
+    report = ran(pipeline, {"df": frame(data)})
+    assert (report.status, seen) == ("passed", [True, True, True])
+    assert report.state["df"].equals(frame({"y": [9.0, None, 3.0]}))
+    assert ("left in the state as 'df'" in caplog.text) is (store is not None)
+    assert "stage 'reads'" not in caplog.text
 
 
 def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:

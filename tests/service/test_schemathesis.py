@@ -44,7 +44,7 @@ EXCUSED = (
     (".*", "it must be 1 to 2[02]0 printable characters|null character"),
     (".*", "cursor is "),  # it is what an answer gave, and no schema knows which
     # Policies, goals and checks are written in a language of their own.
-    ("PUT /v1/loops/.*|POST /v1/replay", '"code":"(invalid_input|unknown_name)"'),
+    ("PUT /v1/loops/.*|POST /v1/(replay|validate)", '"code":"(invalid_input|unknown_name)"'),
     # Which characters are blank is not the same everywhere.
     ("POST /v1/(reflections|quarantine/revoke)", "must be the (text of an error|name of a source)"),
     (".* /orchestrator/.*", "at least 1 character"),

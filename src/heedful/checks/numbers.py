@@ -462,7 +462,7 @@ def results(
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
     """Yield findings if predictions `p` are nearly constant, or unlike the actual values `a`."""
     least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
-    sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
+    sigma = limits["deviation_sigma"]
     apart = abs(p.mean - a.mean)
     # The mean of equal values may be wrong in its last digit.
     if apart > (sigma * a.std if a.std else 1e-12 * abs(a.mean)) * (1 + ROUNDING):
@@ -494,14 +494,20 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
         )
         fix = f"check for synthetic data, and whether {hint}; then retrain it"
         yield report("variance_hallucination", side, what, fix, severity=0.8)
+
+
+def _judge_constant(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Yield a finding if predictions `p` hardly vary; `a` may have no values to compare with."""
+    least, relative = limits["spread_ratio_min"], limits["constant_relative_std"]
     # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values vary alike.
-    share, like_actual = relative * (1 - ROUNDING), a.std and ratio >= least * (1 - ROUNDING)
-    by_mean = p.std < share * abs(p.mean) and not like_actual
-    if not p.std or by_mean or p.std < share * a.std:
+    like_actual = a.std and p.std >= least * (1 - ROUNDING) * a.std
+    by_mean = p.std < relative * (1 - ROUNDING) * abs(p.mean) and not like_actual
+    if not p.std or by_mean or p.std < relative * (1 - ROUNDING) * a.std:
+        others = f"the std of {a.name} is {short(a.std)}; " if a.n else ""
         what = (
             f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
-            f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least allowed is "
-            f"{short(relative)} of either"
+            f"{p.n} rows; {others}the least allowed is {short(relative)} of "
+            f"{'either' if a.n else 'the mean'}"
         )
         fix = "retrain with diverse data, and check that the features reach the model"
         yield report("constant_predictions", p.name, what, fix, severity=0.9)
@@ -613,9 +619,47 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report("skill", name, what, fix, "warning", 0.4)
 
 
+def _judge_predictions(
+    columns: Sequence[str], limits: Mapping[str, float], data: Any
+) -> Iterator[Finding]:
+    """Yield findings about the last of `columns`, compared with the first if there are two.
+
+    Raises TableError, after the findings, if the first column is missing.
+    """
+    table, (actual, predicted) = tables.open_table(data, columns), ("", *columns)[-2:]
+    compared = actual in table.columns
+    a, p = Column(actual), Column(predicted)
+    every, pairs = [Column(actual), Column(predicted)], Pairs(a, p)
+    for batch in table.batches(columns if compared else [predicted]):
+        pairs.add(every, batch if compared else [[None] * len(batch[0]), *batch])
+    # A row without an actual value may be in the future: it is allowed, but not judged.
+    yield from every[0].unusable(missing="warning") if compared else ()
+    yield from every[1].unusable()
+    if a.n > 1:
+        findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
+        if a.n >= FEW and a.std:
+            findings += _judge_leakage(pairs)
+            # After an error it says little that predictions are no better than the mean.
+            if all(finding.level != "error" for finding in findings):
+                findings += _judge_skill(pairs)
+        yield from findings
+        return
+    if every[1].n > 1:
+        yield from _judge_constant(Column(actual), every[1], limits)
+    if actual and not compared:
+        raise table.missing_column(actual)
+    if compared or every[1].n < 2:
+        both = f"both {a.name} and {p.name}" if compared else p.name
+        count, rows = a.n if compared else every[1].n, every[1].rows
+        kind = ("one row" if count else "no pairs") if rows else "empty"
+        what = f"{count} of {rows} rows have a number in {both}; two are needed"
+        fix = f"write the results of all rows, {' and '.join(columns)} as numbers"
+        yield report(RESULTS, kind, what, fix, severity=0.9)
+
+
 def predictions(
     source: Any = None,
-    actual: str = "actual",
+    actual: str | None = "actual",
     predicted: str = "predicted",
     *,
     deviation_sigma: float = 10.0,
@@ -628,16 +672,18 @@ def predictions(
 
     Findings are `missing_results` (no file, no rows, an old file), `hallucination_detection` (the
     means differ by more than `deviation_sigma` standard deviations of the actual values),
-    `variance_hallucination` (the standard deviation of the predictions, divided by that of the
-    actual values, is not from `spread_ratio_min` to `spread_ratio_max`), `constant_predictions`
-    (the standard deviation of the predictions is below `constant_relative_std` times that of the
-    actual values, or below `constant_relative_std` times their own mean while the actual values
-    vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual values,
-    or too good to be true) and the warnings `skill` (no better than the mean or the previous row)
-    and `shuffled` (rows seem to be in another order). Standard deviations are of the sample (ddof =
-    1), over the rows with both values. `newer_than` works as in `results`. Raises InvalidInput.
+    `variance_hallucination` (the ratio of the standard deviations is not from `spread_ratio_min` to
+    `spread_ratio_max`), `constant_predictions` (the standard deviation is below
+    `constant_relative_std` times that of the actual values, or times the mean while the actual
+    values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
+    values, or too good to be true) and the warnings `skill` (no better than the mean or the
+    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
+    sample (ddof = 1), over the rows with both values. Without rows with both values, and with
+    `actual=None`, only `constant_predictions` (by the mean) and `finite` judge the predictions.
+    `newer_than` works as in `results`. Raises InvalidInput.
     """
-    columns = _names("actual", [actual]) + _names("predicted", [predicted])
+    columns = _names("actual", [] if actual is None else [actual])
+    columns += _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
     limits = {
         "deviation_sigma": deviation_sigma,
@@ -650,30 +696,12 @@ def predictions(
     allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
     require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
     _require_time(newer_than)
+    names = "finite constant_predictions"
+    if actual is not None:
+        names = "finite hallucination_detection variance_hallucination constant_predictions leakage"
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         yield from _check_age(data, newer_than, context)
-        every, pairs = [Column(c) for c in columns], Pairs(Column(actual), Column(predicted))
-        for batch in tables.open_table(data, columns).batches(columns):
-            pairs.add(every, batch)
-        # A row without an actual value may be in the future: it is allowed, but not judged.
-        yield from every[0].unusable(missing="warning")
-        yield from every[1].unusable()
-        a, p = pairs.actual, pairs.predicted
-        if a.n > 1:
-            findings = list(_judge_shape(a, p, limits))
-            if a.n >= FEW and a.std:
-                findings += _judge_leakage(pairs)
-                # After an error it says little that predictions are no better than the mean.
-                if all(finding.level != "error" for finding in findings):
-                    findings += _judge_skill(pairs)
-            yield from findings
-            return
-        rows, kind = every[0].rows, "one row" if a.n else "no pairs"
-        both = f"a number in both {a.name} and {p.name}"
-        what = f"{a.n} of {rows} rows have {both}; two are needed"
-        fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
-        yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
+        yield from _judge_predictions(columns, limits, data)
 
-    names = "hallucination_detection", "variance_hallucination", "constant_predictions", "leakage"
-    return TableCheck("predictions", source, judge, ("finite", *names))
+    return TableCheck("predictions", source, judge, tuple(names.split()))

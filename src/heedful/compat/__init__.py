@@ -15,7 +15,8 @@ _NAMES = {
     "mistakes": "Reflection clear compute_error_signature count "
     "create_reflection_from_evaluation format_for_prompt has_seen_error_before persist_reflection "
     "retrieve_similar retrieve_similar_reflections store",
-    "refining": "check_convergence has_converged improvement_score run_iteration",
+    "refining": "GuardrailCheckResult StageGuardrail StageGuardrailReport check_convergence "
+    "has_converged improvement_score run_iteration",
     "reflections": "ErrorCategory ErrorInfo Event EventType OutcomeType ReflectionContext "
     "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflections generate_reflection "
     "query_reflections store_reflection",

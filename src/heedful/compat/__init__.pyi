@@ -6,15 +6,16 @@ from heedful.compat.guardrails import (FATIGUE_CONFIG, GuardedLoops, LoopGuardra
 from heedful.compat.mistakes import (Reflection, clear, compute_error_signature, count,
     create_reflection_from_evaluation, format_for_prompt, has_seen_error_before, persist_reflection,
     retrieve_similar, retrieve_similar_reflections, store)
-from heedful.compat.refining import (check_convergence, has_converged, improvement_score,
-    run_iteration)
+from heedful.compat.refining import (GuardrailCheckResult, StageGuardrail, StageGuardrailReport,
+    check_convergence, has_converged, improvement_score, run_iteration)
 from heedful.compat.reflections import (ErrorCategory, ErrorInfo, Event, EventType, OutcomeType,
     ReflectionContext, ReflectionEngine, ReflectionEngineV2, ReflectionResult, Reflections,
     generate_reflection, query_reflections, store_reflection)
 __all__ = ["ErrorCategory", "ErrorInfo", "Event", "EventType", "FATIGUE_CONFIG", "GuardedLoops",
-    "LoopGuardrails", "OutcomeType", "RERUN_CONFIG", "Reflection", "ReflectionContext",
-    "ReflectionEngine", "ReflectionEngineV2", "ReflectionResult", "Reflections",
-    "calculate_fatigue_score", "check_convergence", "clear", "compute_error_signature", "count",
+    "GuardrailCheckResult", "LoopGuardrails", "OutcomeType", "RERUN_CONFIG", "Reflection",
+    "ReflectionContext", "ReflectionEngine", "ReflectionEngineV2", "ReflectionResult",
+    "Reflections", "StageGuardrail", "StageGuardrailReport", "calculate_fatigue_score",
+    "check_convergence", "clear", "compute_error_signature", "count",
     "create_reflection_from_evaluation", "detect_bias_repetition", "enforce_rerun_limits",
     "format_for_prompt", "generate_reflection", "get_guardrails_status", "get_loop_trace",
     "has_converged", "has_seen_error_before", "improvement_score", "log_rerun_reasoning",

@@ -1,16 +1,20 @@
-"""Single steps of generating, critiquing and revising, under the names of earlier systems."""
+"""Single steps of critiquing, revising and validating, under the names of earlier systems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
+from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
+from heedful.pipeline import validate
+from heedful.store.runs import CheckResult, StageAttempt, Status
 
 # Rules that end a loop although it has not converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
@@ -85,3 +89,66 @@ def _settled(verdict: decide.Verdict) -> bool:
     if not isinstance(verdict, decide.Done):
         return False
     return verdict.passed or any(each.rule not in UNSETTLED for each in verdict.stopped_by)
+
+
+class Keyed(Mapping[str, Any]):
+    """A dataclass whose fields can also be read as keys."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, self.__dataclass_fields__[name].name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dataclass_fields__)
+
+    def __len__(self) -> int:
+        return len(self.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailCheckResult(CheckResult, Keyed):
+    """The result of one check of a stage's output, with attributes and keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageGuardrailReport(Keyed):
+    """The report on one output of a stage, with attributes and keys.
+
+    `timestamp` is ISO 8601 in UTC. `requires_retry` is True if a check failed; then
+    `feedback_for_agent` says what is wrong and how to fix it.
+    """
+
+    stage_name: str
+    overall_status: Status
+    checks: list[GuardrailCheckResult]
+    execution_time_ms: float
+    timestamp: str
+    requires_retry: bool
+    feedback_for_agent: str
+    failed_checks_summary: list[str]
+
+    @classmethod
+    def of(cls, attempt: StageAttempt) -> StageGuardrailReport:
+        """Return the report on an attempt."""
+        plain = attempt.plain()
+        plain["checks"] = [GuardrailCheckResult(**check) for check in plain["checks"]]
+        return cls(**{field.name: plain[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class StageGuardrail:
+    """The checks of a stage that your own orchestrator runs."""
+
+    stage: str
+    checks: Sequence[Check]
+
+    def validate(self, output: Any, state: Any = None) -> StageGuardrailReport:
+        """Check an output; store nothing. The arguments are those of `heedful.pipeline.validate`.
+
+        Inside an event loop, the loop waits until the checks have ended. Raises InvalidInput.
+        """
+        work = validate(self.stage, self.checks, output, state)
+        with ThreadPoolExecutor(1) as thread:  # its caller may be inside an event loop
+            return StageGuardrailReport.of(thread.submit(run_sync, work).result())

@@ -22,9 +22,11 @@ from heedful.errors import InvalidInput
 # The largest score or threshold: up to here two floats can differ by a thousandth.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # in a database
-# The most characters of a feedback and of one text in it, and the first line of a feedback.
+# The most characters of a feedback and of one text in it, the least to which a line is shortened,
+# so that the name of its check stays, and the first line of a feedback.
 MOST = 1_500
 EACH = 400
+LEAST = 130
 HEAD = "The last answer was not accepted:"
 
 
@@ -476,26 +478,34 @@ def feedback(
 ) -> str:
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
-    The result has at most `MOST` characters: lines that do not fit are counted, not cut. The most
-    severe errors come first, and equal lines appear once. If no line is needed, it is "".
+    The most severe errors come first, and equal lines appear once. Long texts are shortened, so
+    that the result has at most `MOST` characters. Every failed check and every unmet goal has a
+    line, even if many of them make the result longer. Other findings of these checks and warnings
+    are counted if they do not fit. Without any line, the result is "".
     """
-    lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
+    failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
         score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
-        lines.append(f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}.")
-    lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
-    if not (lines := list(dict.fromkeys(lines))):
+        line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
+        failed.append((str(goal), line))
+    warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
+    if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
-    kept: list[str] = [head]
+    shown = set(dict(reversed(failed)).values())  # the first line of each check
     room = MOST - len(head) - len(tail) - 24
+    left = room - sum(min(len(line), LEAST) + 1 for line in shown)
     for line in lines:
-        room -= len(line) + 1
-        if room < 0 and len(kept) > 1:
-            kept.append(f"- and {len(lines) - len(kept) + 1} more.")
-            break
-        kept.append(line)
-    return "\n".join(kept) + tail
+        left -= 0 if line in shown else min(len(line), LEAST) + 1
+        if left >= 0:
+            shown.add(line)
+    most, rest = LEAST, room - len(shown)
+    for n, line in enumerate(sorted(shown, key=len)):
+        most = max(most, rest // (len(shown) - n))
+        rest -= len(line)
+    kept = [clean(line, most) for line in lines if line in shown]
+    more = [f"- and {len(lines) - len(shown)} more."] * (len(lines) > len(shown))
+    return "\n".join([head, *kept, *more]) + tail
 
 
 def _finding(finding: Finding) -> str:

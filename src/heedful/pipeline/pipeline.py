@@ -177,8 +177,8 @@ class Pipeline:
         state if there is no output; `context.data` is the state. With a `model` the function
         returns a prompt, and the model's answer is the output. `retries` counts attempts after the
         first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
-        stores outputs as JSON, and refuses other outputs unless `rerun` is true. Then the stage
-        runs again when the run is resumed. Raises InvalidInput.
+        stores outputs as JSON. It can be resumed after a stage with another output, such as a data
+        frame, only if `rerun` is true: then the stage runs again. Raises InvalidInput.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
@@ -219,8 +219,8 @@ class Pipeline:
 
         With the `id` of an interrupted run, the run continues at the first stage that has not
         ended; pass the same initial state. The output of an ended stage is restored from the store.
-        Raises StageFailed, NotJournalable, ModelError, StoreError or LeaseLost; the run can be
-        resumed.
+        Raises StageFailed, ModelError, StoreError or LeaseLost; the run can be resumed. Raises
+        NotJournalable, before a stage runs, if the output of an ended stage was not stored.
         """
         if id:
             _check_name("id of a run", id)
@@ -314,6 +314,8 @@ class PipelineRun:
                     attempts.over = True
                     attempts.undo()
             self._active = True
+            if attempts.unstored:
+                self.warn(attempts.unstored)
             how = {"halted": "halting the run", "best": f"continuing with attempt {report.kept}"}
             if report.status == "failed":
                 how_on = how.get(report.action, "continuing despite failures")
@@ -525,3 +527,21 @@ def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> recor
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
+
+
+async def validate(
+    stage: str, checks: Sequence[Check], output: Any, state: Any = None
+) -> runs.StageAttempt:
+    """Check the output of a stage that another program runs; store nothing.
+
+    Checks find `state` as `context.data`. A check that raises is called once more with the same
+    output; if it raises again, the stage is not validated. Raises InvalidInput.
+    """
+    _check_name("name of a stage", stage)
+    validate_arguments("", checks, (), policies.stage, None, None)
+    began, at = time.monotonic(), Context(stage, data=state)
+    evaluation = await evaluated(output, at, checks, None, _instead)
+    usage = record.Usage(seconds=time.monotonic() - began)
+    names = stages.check_names(checks)
+    made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
+    return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

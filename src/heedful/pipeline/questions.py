@@ -11,12 +11,13 @@ from itertools import compress, zip_longest
 from typing import Any
 
 from heedful.loop.record import clean
+from heedful.pages.report import counted, happened
 from heedful.store.runs import Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 SHORT = 200  # characters of a name
 ORDINALS = "last first second third fourth fifth sixth seventh eighth ninth tenth".split()
-# A stage with such a name, or with a number as its name, is found only beside the word "stage".
+# A stage with such a name is found only beside the word "stage".
 COMMON = frozenset("a it run the pipeline check attempt why was did retry retried".split())
 SAID = {"failed": "failed", "not_validated": "could not judge"}
 
@@ -82,13 +83,13 @@ class RunAnswer:
 def answer(report: Report, question: str = "") -> RunAnswer:
     """Return why the stages in `question` were retried; if it names no stage, return all stages."""
     named, missing = _find_stages(report, question[:LONGEST])
-    if missing or not named:
+    stages, facts = [stage for stage in report.stages if stage.name in named], []
+    if missing or not stages:
         understood = f"which stages of run {clean(report.run, SHORT)} were retried, and why"
-        facts = [Fact(describe_run(report), report.run)]
-        stages = report.stages
+        facts, stages = [Fact(describe_run(report), report.run)], list(report.stages)
     else:
-        understood = f"why {', '.join(_place(report, stage) for stage in named)} was retried"
-        facts, stages = [], tuple(named)
+        listed = ", ".join(_place(report, stage, named[stage.name]) for stage in stages)
+        understood = f"why {listed} was retried"
     for stage in stages:
         facts.append(Fact(describe_stage(report, stage), report.run, stage.name))
         facts += _story(stage)
@@ -96,10 +97,26 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 
 def find_stage(report: Report, stage: str) -> StageReport:
-    """Return the stage with the name `stage`, or else with this number. Raises UnknownName."""
-    known = {str(number): found for number, found in enumerate(report.stages, 1)}
-    known |= {found.name: found for found in report.stages}
-    return known.get(stage) or report.stage(stage)
+    """Return the stage with the name `stage`, or else the stage that a number means.
+
+    The number 4 means what "stage 4" means in a question. Raises UnknownName.
+    """
+    exact = [one for one in report.stages if one.name == stage]
+    return (exact or _numbered(report, _number(stage)) or [report.stage(stage)])[0]
+
+
+def _number(name: str) -> int | None:
+    """Return the number in a name such as `stage4`, `stage_4` or `4`; None for other names."""
+    found = re.fullmatch(r"(?:(?:stage|step)[\W_]*)?(\d{1,9})", name.casefold())
+    return int(found[1]) if found else None
+
+
+def _numbered(report: Report, number: int | None) -> list[StageReport]:
+    """Return the stages that have this number in their name, or else the stage at this place."""
+    if number is None:
+        return []
+    named = [stage for stage in report.stages if _number(stage.name) == number]
+    return named or [*report.stages[number - 1 : number]]
 
 
 def describe_run(report: Report) -> str:
@@ -111,63 +128,54 @@ def describe_run(report: Report) -> str:
         "open": "is open: it was interrupted, or is still running",
         "passed": "passed",
     }[report.status]
-    attempts = _count(sum(len(stage.attempts) for stage in report.stages), "attempt")
+    attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
     names = f"run {clean(report.run, SHORT)} of pipeline {clean(report.pipeline, SHORT)}"
-    return f"{names} {ending}; {_count(len(report.stages), 'stage')}, {attempts}"
+    return f"{names} {ending}; {counted(len(report.stages), 'stage')}, {attempts}"
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
     """Return a text that says how the stage ended."""
-    count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
-    tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
-    failed = "could not be judged" if unjudged else f"did not pass in {tries}"
-    after = f", after {count - 1} {'retry' if count == 2 else 'retries'}" if count > 1 else ""
-    ending = {
-        "passed": "has no checks, so it was not judged"
-        if unjudged
-        else f"passed at attempt {kept}{after}",
-        "continued": f"{failed}; the run continued, degraded, with attempt {kept}",
-        "best": f"{failed}; the run continued, degraded, with the best: attempt {stage.kept}",
-        "halted": f"{failed}; the run was halted",
-        "open": f"is open after {tries}: it was interrupted, or is still running",
-        "not_run": "was not run",
-    }[stage.action]
-    return f"{_place(report, stage)} {ending}"
+    return f"{_place(report, stage)} {happened(stage)}"
 
 
-def _place(report: Report, stage: StageReport) -> str:
-    return f"stage {report.stages.index(stage) + 1} ({clean(stage.name, SHORT)})"
+def _place(report: Report, stage: StageReport, meant: str = "") -> str:
+    name = ", ".join(filter(None, (clean(stage.name, SHORT), meant)))
+    return f"stage {report.stages.index(stage) + 1} ({name})"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
+    """Return the names of the stages in a question, and a text about a stage that does not exist.
 
-
-def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]:
-    """Return the stages that a question names, and a text about a stage that the run does not have.
-
-    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage.
+    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage. The value of
+    each name says which of the two it is: "by its name" or "by its place".
     """
     text, last = re.sub(r"[\W_]+", " ", question.casefold()), len(report.stages)
-    found: list[StageReport] = []
+    found: dict[str, str] = {}
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
         name = " ?".join(re.findall(r"[^\W\d_]+|\d+", stage.name.casefold())) or "(?!)"
-        if name in COMMON or name.isdigit():
+        if _number(stage.name) is not None:
+            continue
+        if name in COMMON:
             name = f"(?:stage|step)s? {name}|{name} (?:stage|step)"
         text, times = re.subn(rf"\b(?:{name})\b", "stage", text)
-        found += [stage] * bool(times)
-    behind = " ".join(re.findall(r"\b(?:stage|step)s?((?:(?: and| or)? \d{1,9}\b)+)", text))
+        found |= {stage.name: ""} if times else {}
     before = re.findall(rf"\b(\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}) (?:stage|step)\b", text)
-    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", f"{behind} {' '.join(before)}")]
-    numbers += [(ORDINALS.index(word) or last) for word in before if word in ORDINALS]
-    found += [report.stages[number - 1] for number in numbers if 0 < number <= last]
-    wrong = [n for n in numbers if not 0 < n <= last]
-    missing = [f"stage {n}: the run has {_count(last, 'stage')}" for n in wrong]
+    places = [int(digits) for digits in re.findall(r"\d{1,9}", " ".join(before))]
+    places += [(ORDINALS.index(word) or last) for word in before if word in ORDINALS]
+    behind = re.findall(r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text)
+    numbers = [int(digits) for digits in re.findall(r"\d+", " ".join(behind))]
+    meant = [(n, [*report.stages[n - 1 : n]]) for n in places]
+    meant += [(n, _numbered(report, n)) for n in numbers]
+    for number, stages in meant:
+        for stage in stages:
+            named = number in numbers and _number(stage.name) == number
+            found[stage.name] = "by its name" if named else "by its place"
+    missing = [f"stage {n}: the run has {counted(last, 'stage')}" for n, each in meant if not each]
     if not found:
         for word in text.split():
             near = get_close_matches(word, [stage.name for stage in report.stages], 1, 0.8)
             missing += [f"{word!r} (did you mean {near[0]}?)"] if near else []
-    return [stage for stage in report.stages if stage in found], "; ".join(missing[:1])
+    return found, "; ".join(missing[:1])
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:

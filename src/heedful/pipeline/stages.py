@@ -23,9 +23,8 @@ from heedful.store.runs import Exhausted
 # The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"
 LOOSE = (
-    "stage {!r}: {} is a {}, which cannot be stored, so the run could not continue after a crash; "
-    "save it to a file and return the path, declare the stage with rerun=True (it runs again when "
-    "the run is resumed), or use store=None"
+    "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
+    "file and return the path, or declare the stage with rerun=True (it runs again)"
 )
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -49,10 +48,14 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which the stage's checks report; a check may list several in `names`."""
-        every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
-        named = (getattr(check, "names", (rule_name(check),)) for check in every)
-        return tuple(str(name) for names in named for name in names)
+        """The names under which its checks report."""
+        return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
+
+
+def check_names(checks: Sequence[Check | Evaluate]) -> tuple[str, ...]:
+    """Return the names under which `checks` report; a check may list several in `names`."""
+    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
+    return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +93,31 @@ class Effect:
 class Before:
     """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can represent are copied. Other values are the same objects as in the state.
+    Values that JSON can represent are copied, and so are data frames. Other values are the same
+    objects as in the state.
     """
 
     def __init__(self, state: Any) -> None:
         # Each value, its JSON or None, and what to restore: a copy, or the value itself.
         self._fields: dict[str, tuple[Any, str | None, Any]] = {
-            name: (value, text := written(value), _copy(value, text))
+            name: (value, text := written(value), _copy(value, text, _is_frame(value)))
             for name, value in fields_of(state).items()
         }
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
-        before, known, _ = self._fields.get(name, (None, None, None))
+        before, known, kept = self._fields.get(name, (None, None, None))
+        if text is None and type(value) is type(kept) and _is_frame(value):
+            return bool(kept.equals(value))
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
-        """Restore the state. Values that JSON cannot represent are the same objects as before."""
+        """Restore the state, with copies of the JSON data and data frames that changed."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
         for name, (value, text, kept) in self._fields.items():
             if not (name in now and now[name] is value and self._same(name, value, written(value))):
-                put(state, name, _copy(kept, text))
+                put(state, name, _copy(kept, text, _is_frame(kept)))
 
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return how `state` differs from before; the field `output` always counts as changed."""
@@ -123,8 +129,13 @@ class Before:
         return Effect(changed, tuple(sorted(self._fields.keys() - now.keys())))
 
 
-def _copy(value: Any, text: str | None) -> Any:
-    return value if text is None else deepcopy(value)
+def _copy(value: Any, text: str | None, always: bool = False) -> Any:
+    return value if text is None and not always else deepcopy(value)
+
+
+def _is_frame(value: Any) -> bool:
+    """Return True for a data frame of pandas or polars, and for a table of pyarrow."""
+    return all(hasattr(type(value), name) for name in ("equals", "columns"))
 
 
 def written(value: Any) -> str | None:
@@ -205,6 +216,7 @@ class StageState:
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
         self.over = False  # True to ignore the output of attempts that are still running
+        self.unstored = ""  # says what the latest attempt made that is not stored
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
@@ -221,7 +233,7 @@ class StageState:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        """Return the effect as JSON data. Raises NotJournalable if it cannot be stored."""
+        """Return the effect as JSON data, without values that JSON cannot represent."""
         if self.over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
@@ -231,16 +243,20 @@ class StageState:
         self._effects[at.attempt], self._latest = effect, at.attempt
         if not self.run:
             return effect.plain()
-        loose = [name for name, value in effect.changed.items() if written(value) is None]
-        if loose and not self.stage.rerun:
-            kind, what = type(effect.changed[loose[0]]).__name__, "its output"
-            if loose[0] != self.stage.name:
-                what = f"what it left in the state as {loose[0]!r}"
-            raise NotJournalable(LOOSE.format(self.stage.name, what, kind))
+        loose = {n: type(v).__name__ for n, v in effect.changed.items() if written(v) is None}
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
-        # Changes inside a value that JSON cannot represent are not seen here.
-        again = {"rerun": sorted(loose)} if self.stage.rerun else {}
+        # Changes inside a value that JSON cannot represent are not seen here, except in a frame.
+        again = {"rerun": loose} if loose or self.stage.rerun else {}
+        self.unstored = "" if self.stage.rerun else self._unstored(loose)
         return Effect(kept, effect.gone).plain() | again
+
+    def _unstored(self, loose: Mapping[str, str]) -> str:
+        """Return a text about a value that is not stored, with its type; "" without such values."""
+        for name, kind in loose.items():
+            own = name == self.stage.name
+            what = "its output" if own else f"what it left in the state as {name!r}"
+            return LOOSE.format(self.stage.name, what, kind)
+        return ""
 
     async def output(self, candidate: Any, at: Context) -> Any:
         """Return the output of an attempt, or else the state after it. Raises StageFailed."""
@@ -248,7 +264,7 @@ class StageState:
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Restore the state as it was after an attempt. Raises StageFailed."""
+        """Restore the state as it was after an attempt. Raises StageFailed, NotJournalable."""
         if self._latest == at.attempt:
             return
         if candidate is None and at.attempt <= len(self.made):
@@ -256,6 +272,8 @@ class StageState:
         if isinstance(candidate, str):  # what a model wrote
             self._effects[at.attempt] = Effect({self.stage.name: candidate})
         elif at.attempt not in self._effects and "rerun" in candidate:
+            if not self.stage.rerun:
+                raise NotJournalable(self._unstored(candidate["rerun"]))
             failed = partial(StageFailed, self.stage.name, self.run)
             await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
             return

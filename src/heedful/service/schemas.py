@@ -168,6 +168,15 @@ class NewAttempt(Body):
         return self
 
 
+class StageOutput(Body):
+    """The output of a stage, with the checks that judge it. Checks see `state` as their context."""
+
+    stage: Name
+    output: Plain
+    state: Plain = None
+    checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)]
+
+
 class NewOverride(Body):
     """An override of one rule for `decisions` decisions; it expires at `until`, in Unix time."""
 

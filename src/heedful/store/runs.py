@@ -247,7 +247,7 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     last = stored.decisions[-1].verdict if stored.decisions else None
     decisions = {decision.attempt: decision for decision in stored.decisions}
     attempts = tuple(
-        _attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
+        stage_attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
         for attempt in loop.attempts
     )
     if not isinstance(last, Done):
@@ -265,9 +265,13 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
 
 
-def _attempt(
-    stage: StageHead, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
+def stage_attempt(
+    stage: StageHead,
+    attempt: Attempt,
+    decision: Decision | None = None,
+    goals: tuple[Goal, ...] = (),
 ) -> StageAttempt:
+    """Return the report of an attempt; without a `decision`, its time is 0."""
     evaluation, judged = attempt.evaluation or Evaluation(), attempt.judged_by or goals
     checks = tuple(_checked(evaluation, goals, attempt.judged_by))
     found = {one.status for one in checks} | ({"passed"} if judged else {"not_validated"})

@@ -62,7 +62,7 @@ _ANY = frozenset(
     " entire each target output input numeric numerical categorical key main left right specific"
     " given missing particular corresponding relevant required additional extra empty".split()
 )
-_NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|([^\W\d]\w*_\w+)""")
+_NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)""")
 _KIND = r"(?i:columns?|fields?|features?|variables?)"
 # A word like "column" with the names after it or the name before it. A name is quoted, contains an
 # underscore, or occurs in "a column called …" or "the … column".

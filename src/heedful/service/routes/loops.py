@@ -1,7 +1,7 @@
-"""Routes for loops whose attempts the caller makes, and for replays of recorded loops.
+"""Routes for loops and stages that the caller runs, and for replays of recorded loops.
 
-A report may name checks of text, critics, and checks that the operator allows. A JSON Schema in a
-report may have a limited number of parts, including the parts that its references repeat.
+A report may name checks of its own text and data, critics, and checks that the operator allows. A
+JSON Schema has a limited number of parts, with all references followed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Annotated, Any, ClassVar
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from heedful.checks import evaluate, loading
+from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
 from heedful.loop.policies import goal, policy
 from heedful.loop.replay import compare
+from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
 from heedful.service.schemas import LoopRecord, LoopVerdict
@@ -124,6 +126,19 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerd
     return LoopVerdict.of(verdict, (await caller.read(loop_store.read, id)).loop)
 
 
+@router.post("/validate")
+async def validate(body: schemas.StageOutput, caller: Writing) -> StageGuardrailReport:
+    """Check the output of a stage that another program runs, and return a report; store nothing.
+
+    A check that raises makes the status `not_validated`. 422 for a check that is not allowed.
+    """
+    specs = [check.model_dump() for check in body.checks]
+    checks = await asyncio.to_thread(load_checks, specs, caller.setup, body.output)
+    return StageGuardrailReport.of(
+        await validate_stage(body.stage, checks, body.output, body.state)
+    )
+
+
 @router.post("/replay")
 async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.ReplayAnswer:
     """Replay policies on recorded loops: count each policy's attempts and lost loops.
@@ -157,6 +172,11 @@ Spec = Mapping[str, Any]
 Check = Callable[..., Any]
 # These checks run no user code, use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
+SLOW = ("insights", "precision")  # they take a second for the longest output that they accept
+LONGEST_OUTPUT = 20_000
+DATA = ("predictions", *SLOW)
+# Arguments of these checks that may be data; a text would be the path of a file.
+PATHS = ("source", "results")
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
 # The most characters of all checks in a request, as JSON.
@@ -195,9 +215,23 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
             allowed = f"at most {MOST}: a smaller schema, or a smaller output"
             what = f"parts of schema times parts of output of {SCHEMA!r}"
             raise InvalidInput(what, parts, allowed)
+    elif name in DATA:
+        _check_data(spec, output)
     elif name not in TEXT:
-        raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
+        raise UnknownName("check", name, sorted({*TEXT, *DATA, SCHEMA, *CRITICS, *setup.checks}))
     return _Aside(loading.load(spec), setup.turns)
+
+
+def _check_data(spec: Spec, output: Any) -> None:
+    """Check that a check reads no file and ends soon. Raises InvalidInput."""
+    whose = f"of check {spec['name']!r}"
+    for path in PATHS:
+        if isinstance(spec.get(path), str):
+            raise InvalidInput(f"{path} {whose}", spec[path], "data or left out: it is no path")
+    length = len(output if isinstance(output, str) else json.dumps(output))
+    if spec["name"] in SLOW and length > LONGEST_OUTPUT:
+        allowed = f"at most {LONGEST_OUTPUT} characters"
+        raise InvalidInput(f"output {whose}", f"{length} characters", allowed)
 
 
 class _Aside:
