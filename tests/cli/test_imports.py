@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import itertools
 import json
 import os
 import signal
 from hashlib import sha256
-from io import BytesIO, StringIO
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -29,18 +28,10 @@ PROMPT = "Ask politely for the report."
 HASH = sha256(PROMPT.encode()).hexdigest()
 ECHO = {"repetition_counts": {"overconfidence": 3}, "repeated_tags": ["overconfidence"]}
 MISTAKE = {"prompt_hash": HASH, "prompt": PROMPT, "mistake": "no please", "correction": "Please."}
-SIGNED = ["reflection", "self-correction", "conflict", "sig:0123456789abcdef"]
-COLUMNS = "content source importance layer tags project metadata".split()
 
 
 def lines(*rows: Any) -> str:
     return "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
-
-
-def table(*rows: Any) -> str:
-    text = StringIO()
-    csv.writer(text).writerows([COLUMNS, *rows])
-    return text.getvalue()
 
 
 TRACES = [
@@ -52,28 +43,20 @@ TRACES = [
     {"loop_id": "d", "repeated_tags": 7},
     {"loop_id": "e", "timestamp": "noon"},
 ]
-MEMORIES = [
-    (
-        "Index the JOIN of large tables",
-        "engine",
-        0.8,
-        "rm",
-        "{sql,slow}",
-        "",
-        '{"outcome": "failure"}',
-    ),
-    ("Always set a timeout", "", "", "", '["strategy"]', "default", ""),
-    ("Detected conflict: seven", "", 0.6, "", json.dumps(SIGNED), "", '{"original_query": "How?"}'),
-    ("x" * 5_000, "", "", "", "", "", ""),
-    (" ", "", "", "", "", "", ""),
-    ("text", "", 3, "", "", "", ""),
-    ("text", "", "much", "", "", "", ""),
-    ("text", "s" * 501, "", "", "", "", ""),
-    ("text", "", "", "", "[1]", "", ""),
-    ("text", "", "", "", "", "", "[]"),
-    ("text", "", "", "", "", "support", ""),
-    ("text", "", "", "", "", "", "", "a comma too many"),
-]
+MEMORIES = f"""content,source,importance,layer,tags,project,metadata
+Index the JOIN of large tables,engine,0.8,rm,"{{sql,slow}}",,"{{""outcome"": ""failure""}}"
+Always set a timeout,,,,"[""strategy""]",default,
+Detected conflict: seven,,0.6,,"reflection, self-correction, conflict, sig:0123456789abcdef",,
+{"x" * 5_000},,,,,,
+ ,,,,,,
+text,,3,,,,
+text,,much,,,,
+text,{"s" * 501},,,,,
+text,,,,[1],,
+text,,,,,,[]
+text,,,,,support,
+text,,,,,,,a comma too many
+"""
 MISTAKES = [
     {**MISTAKE, "timestamp": "2026-01-31T12:00:00Z"},
     {**MISTAKE, "timestamp": "2026-01-31T12:00:00Z", "prompt_hash": ""},
@@ -92,7 +75,7 @@ FILES: Any = {
         {5: "loop_id", 6: "repeated_tags", 7: "time"},
     ),
     "memories": (
-        table(*MEMORIES),
+        MEMORIES,
         [("error", 1), ("reflection", 1), ("reflection", 1), ("strategy", 1)],
         {6: "content", 7: "importance", 8: "importance", 9: "source", 10: "tags", 11: "metadata"}
         | {12: "project", 13: "row"},
