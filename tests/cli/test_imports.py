@@ -93,8 +93,9 @@ def bring(desk, monkeypatch):
     """Import a file, and return what was printed as JSON."""
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
 
-    def imported(form: str, file: str = "it", *more: str, code: int = 1) -> Any:
-        done = desk.invoke(monkeypatch, "import", file, "--from", form, "--json", *more)
+    def imported(form: str, file: str = "it", *more: str, code: int = 1, stdin: str = "") -> Any:
+        words = "import", file, "--from", form, "--json", *more
+        done = desk.invoke(monkeypatch, *words, stdin=stdin)
         assert done.code == code, done
         return done.json
 
@@ -106,7 +107,7 @@ def bring(desk, monkeypatch):
 def test_everything_comes_once_and_waits(desk, bring, form):
     text, lessons, refused = FILES[form]
     desk.write("it", text)
-    tried = bring(form, "it", "--dry-run")
+    tried = bring(form, "-", "--dry-run", stdin=text)
     assert not (desk.folder / "heedful.db").exists()
     found = tried["converted"]
     assert sorted((one["kind"], one["seen"]) for one in found["lessons"]) == lessons
@@ -161,12 +162,12 @@ def test_a_table_of_postgresql(desk, bring, postgres):
     server.rows(postgres.superuser, f"insert into memories values {values}")
     secret = postgres.service.replace("@", ":hunter2@", 1)
     there = ("--db", postgres.service)
-    first, again = (bring("memories", secret, *there) for _ in range(2))
+    ways = (("--dry-run",), (), ())
+    tried, first, again = (bring("memories", secret, *way, *there) for way in ways)
     assert (first["new"], first["quarantined"], again["written"]) == (1, 1, {})
-    assert [one["cure"].split()[0] for one in first["converted"]["refused"]] == [
-        "project",
-        "content",
-    ]
+    assert (tried["new"], tried["quarantined"]) == (1, 1)
+    cures = [one["cure"].split()[0] for one in first["converted"]["refused"]]
+    assert cures == ["project", "content"]
     assert "hunter2" not in json.dumps([first, again])
     (held,) = bring.call("quarantine", "list", "--json", *there).json["waiting"]
     assert (held["lesson"], held["tags"], held["trust"]) == ("Index the JOIN", ["sql"], "external")

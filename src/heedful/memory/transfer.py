@@ -218,6 +218,7 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         else:
             with TemporaryFile() as copy:
                 copyfileobj(file, copy)
+                copy.seek(0)
                 yield copy, name
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
