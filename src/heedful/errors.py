@@ -82,7 +82,7 @@ class RecordFileError(LineError):
 
 
 class ExportFileError(LineError):
-    """A file is not a complete export of lessons."""
+    """A file cannot be imported: it is damaged, or not of the expected kind."""
 
 
 class TraceFileError(LineError):

@@ -1,4 +1,4 @@
-"""Commands that show and change lessons, patterns and pins, and move lessons between machines."""
+"""Commands that show and change lessons, patterns and pins."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, call, columns, counted, emit, following, say
+from heedful.cli.output import Table, answer, columns, counted, emit, following, say, shorten
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
-from heedful.memory.transfer import Imported
 
 WORDS = 200  # characters of a text that are shown
 SHOWN_PATTERNS = 10
-SHOWN_REMOVED = 50
 
 
 LESSONS = columns(
@@ -77,7 +74,7 @@ def recall(
     query = _text_of(task)
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
-        return await memory.recall(query, limit), await _spaces(memory)
+        return await memory.recall(query, limit), await check_spaces(memory)
 
     found, spaces = ask(recalled)
     lines = []
@@ -99,8 +96,8 @@ def _text_of(argument: str) -> str:
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
-async def _spaces(memory: Memory) -> Spaces | None:
-    """Return the number of vectors, or None without an embedder; warn if examples have none."""
+async def check_spaces(memory: Memory) -> Spaces | None:
+    """Return which examples have vectors; warn if recall compares some examples by words only."""
     if memory.embedder is None:
         return None
     spaces = await memory.spaces()
@@ -193,85 +190,14 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if unused_for is not None:
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
-    rows, more = found[:SHOWN_REMOVED], len(found) - SHOWN_REMOVED
     asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
     words = [word for pair in asked.items() if pair[1] is not None for word in pair]
     return answer(
         {"dry_run": dry_run, "removed": found},
-        Table(REMOVED, rows, text=3) if rows else "",
-        f"and {counted(more, 'other')}; --json shows them" if more > 0 else "",
+        *shorten(REMOVED, found, text=3),
         f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}",
         following("prune", *words) if dry_run and found else following("lessons"),
     )
-
-
-KB = 1_000
-
-
-def export(
-    file: Annotated[str, Argument(help="The file to write; - is standard output.")],
-    force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, Option(help="Also write vectors: twice the size.")] = True,
-) -> int:
-    """Write all lessons to a file, for another machine or another person.
-
-    The file contains the lessons with their examples, sightings, sources, rulings and outcomes. Its
-    last line shows whether the file is complete.
-    """
-    if file == "-" and call().json:
-        raise UsageError("--json and an export cannot both go to standard output; name a file")
-    if file != "-" and not force and Path(file).is_file():
-        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
-    target = sys.stdout.buffer if file == "-" else file
-    with output.Progress() as progress:
-        watch = partial(progress.counted, noun="lessons")
-        options: Any = {"vectors": vectors, "force": force, "progress": watch}
-        done = ask(
-            lambda memory: memory.export(target, **options),
-            progress=progress.fetched,
-            stopped="stopped; nothing was written under that name",
-        )
-    size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
-    if file == "-":
-        say(size)
-        return 0
-    then = following("import", file, db="another.db")
-    return answer({"file": file, **asdict(done)}, size, then)
-
-
-def import_(
-    file: Annotated[str, Argument(help="The file to read; - is standard input.")],
-    trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
-    by: By = "",
-    why: Why = "",
-) -> int:
-    """Import a file that `heedful export` wrote. Importing it again adds nothing.
-
-    Imported lessons wait in quarantine. If you vouch for them with --trust operator, they keep
-    their trust and state. A damaged file is refused before anything is written.
-    """
-
-    def watch(what: str, done: int, total: int) -> None:
-        progress.counted(what, done // KB, total // KB, "KB")
-
-    async def read(memory: Memory) -> Imported:
-        source = sys.stdin.buffer if file == "-" else file
-        options: Any = {"trust": trust, "by": by, "why": why}
-        done = await memory.import_(source, progress=watch, **options)
-        await _spaces(memory)
-        return done
-
-    rest = "stopped; the same command imports the rest, and nothing twice"
-    with output.Progress() as progress:
-        done = ask(read, new=True, progress=progress.fetched, stopped=rest)
-    row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
-    lines: list[object] = [Table(("from", "new", "known", "quarantined"), [row])]
-    if done.left:
-        lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
-    if done.quarantined and not by:
-        lines.append(f"to remove these lessons, revoke their source {done.source}")
-        lines.append(following("quarantine", "list"))
-    return answer({"file": file, **asdict(done)}, *lines)
 
 
 def reembed() -> int:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, is_dataclass
@@ -28,6 +28,7 @@ from heedful.loop.record import clean
 T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
+SHOWN = 50  # rows of a table that may be very long
 WIDTH = 120  # columns of a table that is not printed to a terminal
 LEAST = 16  # the narrowest column of words; numbers are never cut
 # Columns that contain times.
@@ -171,6 +172,14 @@ class Table:
         with console.capture() as captured:
             console.print(drawn)
         return captured.get().removesuffix("\n")
+
+
+def shorten(columns: Columns, rows: Sequence[Any], text: int) -> Iterator[object]:
+    """Yield a table of the first `SHOWN` rows, and how many others there are."""
+    if rows:
+        yield Table(columns, rows[:SHOWN], text)
+    if (more := len(rows) - SHOWN) > 0:
+        yield f"and {counted(more, 'other')}; --json shows them"
 
 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:

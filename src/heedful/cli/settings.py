@@ -243,14 +243,14 @@ def scope_of(values: Settings) -> Scope:
     return Scope(values.tenant, values.project)
 
 
-def _exists(db: str) -> bool:
+def exists(db: str) -> bool:
     return db.startswith(POSTGRES) or Path(db).exists()
 
 
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if its file does not exist, unless `new` is True."""
-    if not (new or _exists(values.db)):
+    if not (new or exists(values.db)):
         where = "this folder; check the path, or let heedful run create one"
         raise NotFound("database", values.db, where)
     store = open_store(values.db)

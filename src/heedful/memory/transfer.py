@@ -23,7 +23,7 @@ from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnava
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer as records
 from heedful.store.store import Db, Store
-from heedful.store.transfer import End, Header, LessonRecord, Record
+from heedful.store.transfer import End, ExampleRecord, Header, LessonRecord, Record
 
 # Called with the step, how much is done, and how much there is: lessons exported, or bytes read.
 TransferProgress = Callable[[str, int, int], None]
@@ -127,13 +127,14 @@ class Transfers:
         trust: Literal["external", "operator"] = "external",
         by: str = "",
         why: str = "",
+        dry_run: bool = False,
         progress: TransferProgress | None = None,
     ) -> Imported:
         """Add the new records of an export; refuse a damaged file before anything is written.
 
         Imported lessons are quarantined, unless an operator vouches for them (`by` whom and `why`).
-        Then they keep their trust and state, and the import is recorded. Raises ExportFileError,
-        InvalidInput, StoreError.
+        Then they keep their trust and state, and the import is recorded. With `dry_run`, nothing is
+        written, and only the lessons are counted. Raises ExportFileError, InvalidInput, StoreError.
         """
         if trust not in ("external", "operator"):
             raise InvalidInput("trust", trust, "external, or operator if you vouch for the file")
@@ -141,7 +142,7 @@ class Transfers:
             if bool(value.strip()) != (trust == "operator"):
                 allowed = "a text if trust is operator, and else empty"
                 raise InvalidInput(name, value, allowed)
-        with _open(file) as (opened, name):
+        with open_input(file) as (opened, name):
             ends: list[Record] = []
             async for batch in _batches(opened, name, "checking", progress):
                 ends = [*ends[:1], *batch[:1], batch[-1]]
@@ -156,9 +157,8 @@ class Transfers:
                 kept = found if by else [records.unvouched(record, source, now) for record in found]
                 wanted = [record for record in kept if record is not None]
                 left += len(kept) - len(wanted)
-                new, held = await self.store.write(
-                    self.scope, records.import_records, wanted, source, by, why
-                )
+                work = records.rehearse_import if dry_run else records.import_records
+                new, held = await self.store.write(self.scope, work, wanted, source, by, why)
                 waiting += held
                 counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
         return Imported(
@@ -207,7 +207,7 @@ def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
+def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """Yield the file, in a form that can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 
@@ -221,6 +221,7 @@ def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
         else:
             with TemporaryFile() as copy:
                 copyfileobj(file, copy)
+                copy.seek(0)
                 yield copy, name
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
@@ -240,7 +241,9 @@ async def _batches(
         begin = source.tell()
         for record in lines:
             batch.append(record)
-            if len(batch) == RECORDS or source.tell() - begin >= BYTES:
+            full = max(len(batch) / RECORDS, (source.tell() - begin) / BYTES)
+            # A lesson is not written without its examples, unless there are very many.
+            if full >= (2 if isinstance(record, LessonRecord | ExampleRecord) else 1):
                 break
         return batch
 

@@ -2,8 +2,9 @@
 
 An export is a stream of the records below. They name a lesson by kind and signature, because ids
 differ between databases. Examples and sightings list all sources that they derive from, so that a
-source can be revoked after an import too. Importing a record twice changes nothing. A copy holds
-every row of every scope. It is written in one transaction, then read again and compared.
+source can be revoked after an import too. Importing a record twice changes nothing. An unknown time
+is 0; the store keeps the time of the import instead. A copy holds every row of every scope; it is
+one transaction, and every row is read again and compared.
 """
 
 from __future__ import annotations
@@ -435,6 +436,17 @@ def import_records(
     return [writer.write(record) for record in records], writer.waiting
 
 
+def rehearse_import(
+    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
+) -> tuple[list[bool], int]:
+    """Return what `import_records` would return, and write nothing."""
+    db.execute("savepoint rehearsal")
+    found = import_records(db, scope, records, source, by, why)
+    db.execute("rollback to rehearsal")
+    db.execute("release rehearsal")
+    return found
+
+
 class _Import:
     """The state of one import into a scope, within one transaction."""
 
@@ -487,13 +499,15 @@ class _Import:
         raised = self._raises(record.trust, row)
         values = {**self._key, **asdict(record), "now": self._now, "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
+        values["first_seen"] = record.first_seen or record.last_seen or self._now
+        values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])
         values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
         if raised:
             lessons.begin_anew(self._db, {**values, "source": self._by})
             self._record_raise(record.name, mark(LESSON, values["text"]))
         if row is None or raised:
-            row = self._db.first("upsert_reflection", {**values, "now": record.last_seen})
+            row = self._db.first("upsert_reflection", {**values, "now": last or self._now})
         assert row is not None
         both = {record.trust, row["trust"]} <= RAISING
         values |= {"verify": both and record.state == "verified", "raised": int(raised)}
@@ -515,7 +529,11 @@ class _Import:
         own = lessons.searched_words(task, "", text) if given is None else storable(given)
         terms = own.split(" ")[:MOST]
         values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
-        values |= {"record": json.dumps(example), "words": " ".join(terms), "now": record.at}
+        values |= {
+            "record": json.dumps(example),
+            "words": " ".join(terms),
+            "now": record.at or self._now,
+        }
         held = known is None and record.state == "quarantined"
         if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
             values["state"] = "retired"
@@ -544,11 +562,13 @@ class _Import:
         if (lesson := self._find(record.lesson)) is None:
             return False
         loop, text, source = map(storable, (record.loop, record.text, record.source))
-        same = {"reflection": lesson["id"], "loop": loop, "text": text, "at": record.at}
+        same = {"reflection": lesson["id"], "loop": loop, "text": text}
+        same |= {"at": record.at} if record.at else {}  # 0 is an unknown time
         known = int(self._db.select("count(*) as n", "occurrence", same)[0]["n"])
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
-            values = {**same, "source": source, "trust": record.trust, "now": record.at}
+            values = {**same, "source": source, "trust": record.trust}
+            values["now"] = record.at or self._now
             if others and others not in self._origins:  # these are sources of a deleted example
                 self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
                 self._origin_of(id, others)
