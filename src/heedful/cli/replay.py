@@ -171,7 +171,7 @@ def list_policies() -> int:
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """For each rule, find the shortest history whose verdict it changes, or prove there is none.
+    """For each rule, find the shortest history whose verdict it changes, or prove that none exists.
 
     Exits with 0 if every rule can change a verdict, otherwise with 1.
     """

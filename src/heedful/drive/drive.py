@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The result of a loop; `candidate` is the best evaluated candidate, None if there is none."""
+    """The result of a loop. `candidate` is the best evaluated candidate, or None."""
 
     id: str
     candidate: C | None

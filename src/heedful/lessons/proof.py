@@ -141,11 +141,11 @@ class Effect:
 class Comparison:
     """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None for memory as a whole. `uplift` compares the share of loops that passed at the
-    first attempt. `recurrence` compares the share of loops in which the lesson's error occurred
-    again; its gain is the reduction. `calls` compares the model calls of a loop; its gain is the
-    number of calls saved. `fair` is false if the counts contradict the coin, because records were
-    lost or something else decided what was shown.
+    `lesson` is None when all lessons are counted together. `uplift` compares the share of loops
+    that passed at the first attempt. `recurrence` compares the share of loops in which the lesson's
+    error occurred again; its gain is the reduction. `calls` compares the model calls of a loop; its
+    gain is the number of calls saved. `fair` is false if the counts contradict the coin: records
+    were lost, or something else decided what was shown.
     """
 
     lesson: LessonName | None

@@ -51,8 +51,8 @@ class Provenance:
 class QuarantinedLesson:
     """An entry in quarantine: the lesson, its example and its source.
 
-    `id` is the id of the example's row. `example` is None for a lesson without one. `source` is the
-    source of this entry, and `seen` counts the sightings of its pattern.
+    `id` is the id of the example's row. `example` is None if the lesson has no example. `source` is
+    the source of this entry, and `seen` counts the sightings of its pattern.
     """
 
     id: int

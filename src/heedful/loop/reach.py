@@ -28,7 +28,7 @@ NEW, KEPT = "new", "kept"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which `rule` changes a decision, or a proof that there is none.
+    """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits or of user code, `history` is None and
     `proof` is empty.

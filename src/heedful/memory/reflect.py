@@ -161,7 +161,7 @@ async def reflect_waiting(
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or is to be tried again; None if there is none.
+    """Reflect on the oldest episode that waits or must be tried again; return None without one.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a host can call
     this until it returns None. `digest` selects one episode. If the model fails, the error is

@@ -84,7 +84,7 @@ class Embedded:
 
     @property
     def pid(self) -> int | None:
-        """The id of the child process; None if there is none now."""
+        """The id of the child process, or None when it is not running."""
         return next((child.pid for child in self._children), None)
 
     async def complete(

@@ -347,7 +347,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
 
         With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
-        `taught` is None. heedful reflects only once on a run that is sent twice.
+        `taught` is None. If the same run is sent twice, heedful reflects on it once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
         return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))

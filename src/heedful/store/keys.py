@@ -187,7 +187,7 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 class Verified:
     """The result of a check of all audit rows of a tenant.
 
-    `broken` is the number of the first changed or missing row, 0 if there is none; `what` says what
+    `broken` is the number of the first changed or missing row, or 0; `what` says what
     is wrong. `head` is the hash of the last row. Keep this hash elsewhere: with it, a later check
     detects that somebody rewrote the whole chain.
     """

@@ -572,7 +572,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Store the text of the most trusted sighting as an example; return False if there is none."""
+    """Store the text of the most trusted sighting as an example; return False without sightings."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False

@@ -482,7 +482,7 @@ class Effects:
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Return the stored result of the write `name`; if there is none, run and commit `work`."""
+        """Return the stored result of the write `name`; the first time, run and commit `work`."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
