@@ -1,4 +1,4 @@
-"""Tables in every form: what can be read, what a cell means, ranges, schemas, keys, files."""
+"""Tables in every form: what can be read, what a cell means, ranges, keys, files."""
 
 from __future__ import annotations
 
@@ -224,53 +224,6 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
     assert keys(numbers.finite(), {"name": ["x"]}) == ["finite: no numbers"]
 
 
-# Schemas
-
-TYPED: dict[str, Any] = {"id": "integer", "share": (0, 1), "split": {"train", "test"}}
-TYPED |= {"day": "date", "ok": "boolean"}
-FITS: dict[str, list[Any]] = {"id": [1, "2"], "share": [0, 1.0], "split": ["train", "test"]}
-FITS |= {"day": ["2021-03-01", "2021-03-01T12:00"], "ok": [True, "false"]}
-
-
-def test_a_table_fits_its_schema_in_every_form(tmp_path):
-    for name, form in forms(FITS, tmp_path).items():
-        assert (name, findings(numbers.schema(None, TYPED), form)) == (name, [])
-    days = pd.DataFrame(FITS).assign(day=pd.to_datetime(["2021-03-01", "2021-03-02"]))
-    assert findings(numbers.schema(None, TYPED), days) == []
-
-
-@pytest.mark.parametrize(
-    ("columns", "data", "expected"),
-    [
-        ({"a": "integer"}, {"a": [1, 2.5, inf]}, ["a no whole numbers"]),
-        ({"a": "number"}, {"a": [1, "x", nan, inf]}, ["a no numbers", "a missing", "a infinite"]),
-        ({"a": "text"}, {"a": ["x", 7]}, ["a no texts"]),
-        ({"a": "date"}, {"a": ["2021-03-01", "March"]}, ["a no dates"]),
-        ({"a": "boolean"}, {"a": ["true", 1]}, ["a no truth values"]),
-        ({"a": {"type": "integer", "range": (0, None)}}, {"a": [-1, 5]}, ["a below"]),
-        ({"a": {"values": [7, "x"]}}, {"a": ["7", 7.0, "x"]}, []),
-        ({"a": {7, "x"}}, {"a": ["7", "y"]}, ["a no allowed values"]),
-        ({"a": {"type": "date", "nullable": True}}, {"a": [None, "2021-03-01"]}, []),
-        ({"a": {"nullable": True}}, {"a": [None]}, []),
-        ({"a": {"nullable": True}}, {"a": []}, ["a empty"]),
-        ({"a": "text"}, {"a": []}, ["a empty"]),
-        ({"a": "text", "b": "text"}, {"c": [1]}, ["missing column a", "missing column b"]),
-        ({"a": {"required": False}, "b": "text"}, {"b": ["x"]}, []),
-        ({"a": "text"}, None, ["no data"]),
-    ],
-)
-def test_cells_that_do_not_fit_a_schema(columns, data, expected):
-    found = findings(numbers.schema(None, columns), data)
-    assert [one.key for one in found] == [f"schema: {key}" for key in expected]
-    assert all(one.level == "error" and one.fix for one in found)
-
-
-def test_a_schema_says_what_is_wrong_and_what_to_write():
-    (found,) = findings(numbers.schema(None, {"a": {"x", "y"}}), {"a": ["x", "z"]})
-    assert found.message == "a has 1 of 2 cells that are no allowed values ('x', 'y'), first 'z'"
-    assert found.fix == "write allowed values ('x', 'y') in a for every row, or leave the row out"
-
-
 # Rows and their keys
 
 
@@ -465,10 +418,6 @@ WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
     (numbers.ranges, "columns", [{}, "a", [("a", (0, 1))]]),
     (numbers.ranges, "a", [(2, 1), (None, None), 5]),
     (numbers.finite, "columns", [5]),
-    (numbers.schema, "columns", [None, {}, 5, {"a": "money"}, {"a": 5}, {"a": (5, 1)}]),
-    (numbers.schema, "columns", [{"a": {"kind": "text"}}, {"a": {"required": "yes"}}]),
-    (numbers.schema, "columns", [{"a": {"type": "text", "range": (0, 1)}}, {"a": {"values": []}}]),
-    (numbers.schema, "columns", [{"a": {"values": [1], "type": "text"}}, {"a": {"range": None}}]),
     (numbers.rows, "key", [[""], ()]),
     (numbers.results, "path", [5]),
     (partial(numbers.results, "a"), "at_least_rows", [-1, True]),

@@ -375,21 +375,20 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) -> Numbers:
-    """Return the cells of a column as floats; `number` converts a cell."""
+def to_numbers(cells: Cells) -> Numbers:
+    """Return the cells of a column as floats."""
     import numpy as np
 
-    plain = number is to_number
-    if plain and isinstance(cells, np.ndarray):
+    if isinstance(cells, np.ndarray):
         return Numbers(cells.astype(np.float64))
     kinds = set(map(type, cells))
-    if plain and kinds <= {float, int, str, NoneType}:  # as in most columns
+    if kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
             with suppress(ValueError, OverflowError):
                 return Numbers(np.fromiter(map(float, there), float, len(there)))
-    read = [number(cell) for cell in cells]
+    read = list(map(to_number, cells))
     wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
     values = np.array([nan if value is None else value for value in read], dtype=float)
     return Numbers(values, len(wrong), wrong[0] if wrong else None)
