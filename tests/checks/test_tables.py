@@ -37,7 +37,7 @@ CHECKS: list[Callable[..., Any]] = [
     numbers.ranges(actual=(0, 50), predicted=(None, 7)),
     numbers.finite(columns=["actual", "predicted"]),
 ]
-SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet"])
+SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 NO_FILE = "missing_results: missing"
 
 
@@ -126,13 +126,11 @@ def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
     rows = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
     plain = {name: [as_json(cell) for cell in cells] for name, cells in data.items()}
     text = {n: [None if c is None else str(c) for c in cells] for n, cells in data.items()}
-    paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "jsonl", "parquet")]
+    paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "parquet")]
     table = pa.table({n: pa.array(c, pa.string()) for n, c in text.items()})
     csv.write_csv(table, paths[0])
     paths[1].write_text(json.dumps(plain))
-    lines = [json.dumps({name: as_json(cell) for name, cell in row.items()}) for row in rows]
-    paths[2].write_text("\n".join([*lines, ""]))
-    parquet.write_table(table, paths[3])
+    parquet.write_table(table, paths[2])
     return {
         "mapping": data,
         "rows": rows,
@@ -282,12 +280,8 @@ NOW = Context("a task")
 def written(folder: Path, suffix: str) -> Path:
     path = folder / f"results*[1]'{suffix}"  # no character of a name has a meaning
     frame = pl.DataFrame(RESULTS)
-    write: dict[str, Any] = {
-        ".csv": frame.write_csv,
-        ".json": frame.write_json,
-        ".jsonl": frame.write_ndjson,
-    }
-    write |= {".tsv": partial(frame.write_csv, separator="\t"), ".parquet": frame.write_parquet}
+    write: dict[str, Any] = {".csv": frame.write_csv, ".json": frame.write_json}
+    write |= {".parquet": frame.write_parquet}
     write[suffix](path)
     return path
 
@@ -350,9 +344,6 @@ def test_the_words_for_a_missing_file(tmp_path, monkeypatch):
         ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
         ("a.json", '[{"y": 1}, {"y"', ""),
         ("a.json", "[" * 100_000, ""),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n{"y": 1\n', "line 2: Expecting"),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n[1]\n', "line 2 is no JSON object"),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n' + "[" * 100_000, "line 2: "),
         ("a.parquet", "PAR1 not at all PAR1", ""),
     ],
 )
@@ -378,7 +369,6 @@ def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
     [
         ("a.json", "[]", ["empty"]),
         ("a.json", "{}", ["rows"]),
-        ("a.jsonl", "\n\n", ["empty"]),
         ("a.csv", "\n\n", ["empty"]),
         ("a.csv", "y,yhat\n", ["rows"]),
         ("a.csv", "y,y\n1,2\n", ["columns"]),
@@ -408,7 +398,7 @@ def test_an_old_file_is_stale(tmp_path):
     for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
         assert kinds(numbers.results(path, newer_than=newer_than), later) == expected
     now = Context("a task", began=time.time())
-    assert kinds(numbers.results(written(tmp_path, ".jsonl")), now) == []
+    assert kinds(numbers.results(written(tmp_path, ".json")), now) == []
 
 
 # Arguments and packages

@@ -1,8 +1,8 @@
 """Checks of tables: cells, ranges, keys, results files, and predictions.
 
-A `source` is a path (CSV, Parquet, JSON, JSON lines), data (a data frame, a mapping of columns, a
-list of rows, arrays), a callable `(candidate, state)` that returns a path or data, or None for the
-candidate itself. Files are read in batches, so memory does not grow with the size of a file. No
+A `source` is a path (CSV, Parquet, JSON), data (a data frame, a mapping of columns, a list of rows,
+arrays), a callable `(candidate, state)` that returns a path or data, or None for the candidate
+itself. CSV and Parquet are read in batches, so memory does not grow with the size of the file. No
 check here is `pure`, because it reads more than the candidate.
 """
 
