@@ -52,15 +52,14 @@ class Lexicon:
     `synonyms` maps a word of a text to the word that the evidence or plain English uses: {"boards":
     "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
     numbers are written together before that name, as in "3 of 5 free throws"; the name "" is for
-    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `derived` maps the name of
-    a sum to the columns that are added. `pairs` and `derived` use the column names of the evidence.
+    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `pairs` uses the column
+    names of the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    derived: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -105,13 +104,6 @@ class Row:
         path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
         value = self.number(path) if path else None
         return None if value is None else Cell(value, self, path)
-
-    @property
-    def title(self) -> str:
-        """The name of the row: its first short text, or else its key or its path."""
-        texts = (v for v in self.cells.values() if isinstance(v, str) and len(v) <= SHORT)
-        named = (text for text in texts if parse_number(text) is None)
-        return next(named, " ".join(self.key) or self.path)
 
 
 class Cell(NamedTuple):
@@ -321,7 +313,6 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._bound: dict[Words, tuple[bool, list[Path]]] = {}
-        self._extremes: dict[tuple[Path, bool], tuple[Row, float]] = {}
 
     @cached_property
     def paths(self) -> list[Path]:
@@ -350,15 +341,6 @@ class Table:
             self._bound[phrase] = complete, columns
         complete, columns = self._bound[phrase]
         return columns if complete or not whole else []
-
-    def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
-        """Return the row with a column's greatest (if `most`) or least number, and the number."""
-        key = column, most
-        if key not in self._extremes:
-            numbers = ((row, row.number(column)) for row in self.rows)
-            there = [(row, number) for row, number in numbers if number is not None]
-            self._extremes[key] = (max if most else min)(there, key=lambda pair: pair[1])
-        return self._extremes[key]
 
 
 class Mention(NamedTuple):
@@ -432,10 +414,6 @@ class Evidence:
                     self._texts[value] = None
                     self.dates += [(date, row) for date in dates(value)]
                     self._index_name(row, path, value)
-        for name, columns in self.lexicon.derived.items():
-            cells = [cell for cell in map(row.named, columns) if cell]
-            if cells and len(cells) == len(columns):
-                row.cells.setdefault((name,), sum(cell.value for cell in cells))
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
