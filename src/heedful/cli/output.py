@@ -149,12 +149,13 @@ class Table:
             rows = [[_cell(head, one, row) for head, one in self.columns.items()] for row in rows]
         console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
         lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for place, column in enumerate(zip(self.columns, *lines, strict=True)):
-            how: Any = {"overflow": "fold"}
-            if place >= self.text:
-                how = {"justify": "right", "min_width": max(map(len, column))}
-            drawn.add_column(column[0], **how)
+        cells = list(zip(self.columns, *lines, strict=True))
+        longest = [max(map(len, column)) for column in cells]
+        tight = console.width < sum(longest) + 3 * len(cells)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0 if tight else 1))
+        for place, (head, *_) in enumerate(cells):
+            how: Any = {"justify": "right", "min_width": longest[place]}
+            drawn.add_column(head, **(how if place >= self.text else {"overflow": "fold"}))
         for line in lines:
             drawn.add_row(*map(Text, line))
         with console.capture() as captured:
