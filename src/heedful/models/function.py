@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from heedful.errors import HeedfulError, MalformedAnswer, ModelError, UnknownName
@@ -92,18 +92,11 @@ def _checked(what: str, outcome: Any) -> Any:
 
 
 def _look_up(name: str) -> Callable[..., Any]:
-    module_name, _, path = name.partition(":")
-    imported = calls.settle(Future(), partial(import_module, module_name))
+    imported = calls.settle(Future(), partial(resolve_name, name))
     error = imported.exception()
-    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-        raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-    _checked(f"importing {module_name} for model {name!r}", error)
-    module = imported.result()
-    found: Any = module
-    for part in path.split("."):
-        found = getattr(found, part, None)
+    if isinstance(error, ImportError | AttributeError):
+        raise UnknownName("model", name, [f"none: {error}"]) from error
+    found = _checked(f"importing model {name!r}", error or imported.result())
     if not callable(found):
-        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        known = [f"{module_name}:{n}" for n in public] or ["no callable in that module"]
-        raise UnknownName("model", name, known)
+        raise UnknownName("model", name, ["none: it cannot be called"])
     return found  # type: ignore[no-any-return]
