@@ -199,7 +199,7 @@ async def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
         told.exporter.clear()
         await heedful.run("say ok", generate=writer, checks=[says_ok], store=None)
         document = MessageToJson(encode_spans(told.spans()), indent=None).encode()
-        found = list(read(document, "otlp"))
+        found = list(read(document))
         assert len(found) == episodes
         said = [event.content for one in found for event in one.events]
         assert all("say ok" not in text for text in said)
