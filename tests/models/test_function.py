@@ -147,11 +147,11 @@ async def test_a_name_finds_its_function():
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
-        ("my_models:third", errors.UnknownName, "no attribute 'third'"),
-        ("my_models:number", errors.UnknownName, "it cannot be called"),
-        ("nowhere_at_all.sub:f", errors.UnknownName, "No module named 'nowhere_at_all'"),
+        ("my_models:third", errors.InvalidInput, "no attribute 'third'"),
+        ("my_models:number", errors.InvalidInput, "a function, as in module:function"),
+        ("nowhere_at_all.sub:f", errors.InvalidInput, "No module named 'nowhere_at_all'"),
         ("my_broken:f", errors.ModelError, "raised ZeroDivisionError"),
-        ("my_needy:f", errors.UnknownName, "No module named 'my'"),
+        ("my_needy:f", errors.InvalidInput, "No module named 'my'"),
     ],
 )
 def test_a_name_without_a_function_is_refused(name, error, words):

@@ -13,7 +13,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
-from heedful.errors import HeedfulError, MalformedAnswer, ModelError, UnknownName
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message
 
@@ -24,7 +24,7 @@ class Function:
     `call` is the function or its name. It gets `schema`, `max_tokens`, `temperature` and `seed` by
     keyword if its signature has them. A function that is not async runs in a thread. `timeout`
     limits each call, in seconds; heedful does not wait for a thread that takes longer. Raises
-    UnknownName, and ModelError if the module cannot be imported.
+    InvalidInput, and ModelError if the module raises.
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
@@ -93,10 +93,10 @@ def _checked(what: str, outcome: Any) -> Any:
 
 def _look_up(name: str) -> Callable[..., Any]:
     imported = calls.settle(Future(), partial(resolve_name, name))
-    error = imported.exception()
+    error, allowed = imported.exception(), "a function, as in module:function"
     if isinstance(error, ImportError | AttributeError):
-        raise UnknownName("model", name, [f"none: {error}"]) from error
+        raise InvalidInput("model", name, f"{allowed} ({error})") from error
     found = _checked(f"importing model {name!r}", error or imported.result())
     if not callable(found):
-        raise UnknownName("model", name, ["none: it cannot be called"])
+        raise InvalidInput("model", name, allowed)
     return found  # type: ignore[no-any-return]
