@@ -78,6 +78,10 @@ def wrong(text: str, evidence: object, lexicon: Mapping[str, Any] | None = None)
         (WATER, "The level was 3.1 on March 2, 2021.", ["3.1"]),
         (WATER, "From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
         (WATER, "The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
+        (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
+        (MODELS, "The highest R2 value is that of Forest; the highest RMSE was Naive's.", []),
+        (MODELS, "Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
+        (MODELS, "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.", []),
     ],
 )
 def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):

@@ -197,6 +197,7 @@ def test_hostile_evidence_is_read(text):
         "Chur 5 people " * 400,
         "May 5, 2020 " * 400,
         "(5 - 6) " * 400,
+        "Chur has the highest people, more than Bern, and rose from 3 to 2. " * 200,
     ],
 )
 def test_hostile_texts_take_time_that_grows_with_their_length(text):

@@ -1,4 +1,4 @@
-"""Compare the numbers, dates and names of a text with evidence.
+"""Compare the numbers, dates, names and comparisons of a text with evidence.
 
 Fixed rules find the row and the column of the evidence for each number, and judge each claim (see
 `passage`). If the rules do not find a claim in the evidence, a model may judge it.
@@ -139,6 +139,8 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
         if claim.nearest and not by:
             what += f"; the nearest true value is {claim.nearest}"
             fix = f"write {claim.nearest} for {text}"
+            if claim.kind == "comparison":
+                fix = f"correct {text}: it is {claim.nearest}"
         yield Finding(
             _NAME,
             what,

@@ -105,6 +105,13 @@ class Row:
         value = self.number(path) if path else None
         return None if value is None else Cell(value, self, path)
 
+    @property
+    def title(self) -> str:
+        """The name of the row: its first short text, or else its key or its path."""
+        texts = (v for v in self.cells.values() if isinstance(v, str) and len(v) <= SHORT)
+        named = (text for text in texts if parse_number(text) is None)
+        return next(named, " ".join(self.key) or self.path)
+
 
 class Cell(NamedTuple):
     """A number of the evidence, with its row and column."""
@@ -313,6 +320,7 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._bound: dict[Words, tuple[bool, list[Path]]] = {}
+        self._extremes: dict[tuple[Path, bool], tuple[Row, float]] = {}
 
     @cached_property
     def paths(self) -> list[Path]:
@@ -341,6 +349,15 @@ class Table:
             self._bound[phrase] = complete, columns
         complete, columns = self._bound[phrase]
         return columns if complete or not whole else []
+
+    def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
+        """Return the row with a column's greatest (if `most`) or least number, and the number."""
+        key = column, most
+        if key not in self._extremes:
+            numbers = ((row, row.number(column)) for row in self.rows)
+            there = [(row, number) for row, number in numbers if number is not None]
+            self._extremes[key] = (max if most else min)(there, key=lambda pair: pair[1])
+        return self._extremes[key]
 
 
 class Mention(NamedTuple):

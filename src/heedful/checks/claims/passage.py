@@ -23,7 +23,7 @@ from heedful.checks.claims.words import (
     tokenize,
 )
 
-Kind = Literal["number", "date", "name", "statement"]
+Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
 # A sentence with more tokens is split.
 LONGEST = 200
@@ -40,6 +40,11 @@ _OF = frozenset("of is was at : =".split())
 # After these words, a number is a change or a unit.
 _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
+_MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
+_LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
+# The words that link a superlative to a name after it, and the tokens that end its phrase.
+_IS = frozenset("is was of in at for by".split())
+_STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +196,7 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
     yield from _numbers(sentence)
     yield from _dates(sentence)
     yield from _names(sentence)
+    yield from _extremes(sentence)
     yield from _statement(sentence)
 
 
@@ -276,7 +282,7 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
     return max(options, key=lambda option: option[:2])[2:] if options else (None, None)
 
 
-# Dates, names and statements
+# Dates, names, superlatives and statements
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:
@@ -327,3 +333,28 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
     if len(words) > 2 and known < least * len(words):
         why = f"{known} of its {len(words)} words are in the evidence"
         yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why)
+
+
+def _extremes(sentence: Sentence) -> Iterator[Claim]:
+    """Yield a claim for each superlative, such as "the lowest RMSE", that is about a row."""
+    for at, low in enumerate(sentence.lows):
+        if low not in _MOST and low not in _LEAST:
+            continue
+        end, phrase = at + 1, list[str]()
+        starts = {mention.first for mention in sentence.mentions}
+        while end < len(sentence.lows) and sentence.lows[end] not in _STOPS and end not in starts:
+            phrase += _parts(sentence.lows[end])
+            end += 1
+        after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
+        before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
+        linked = after and not _IS.isdisjoint(sentence.lows[end : after.first])
+        holder = after if linked else before
+        for row in holder.rows if holder else ():
+            table = sentence.evidence.tables[row.table]
+            columns = table.bind(tuple(phrase[:PHRASE]), whole=True)
+            own = row.number(columns[0]) if len(columns) == 1 else None
+            if own is not None and len(table.rows) > 1:
+                best, top = table.extreme(columns[0], low in _MOST)
+                why = f"{best.title} has {top:g}, {row.title} {own:g}"
+                yield sentence.claim(at, end - 1, "comparison", own == top, why, best.title)
+                break
