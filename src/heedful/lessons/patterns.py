@@ -29,15 +29,14 @@ MOST_PATTERNS = 2_048
 LONGEST = 1_024
 MOST_TOKENS = 64
 SHOWN = 4
-_TOKEN = re.compile(
-    r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|(?<![^\s=])[^\s=\w]*\w[^\s=]*=?"
-)
+_TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
 _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
 # A list of particulars, whose length is a particular too.
-_RUN = re.compile(r"(<[A-Z]+>)(?:[\s,()\[\]]*<[A-Z]+>)+")
-# Never a particular: quoted text, a number that was not masked, an exception, a negation.
-_FIXED = re.compile(r"['\"`].+|\d+\W?|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
+_RUN = re.compile(r"(<[A-Z]+>)(?:[\s,()\[\]]*<[A-Z]+>)*(?:[\s,()\[\]]*(?!\S))?")
+# Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
+# negation.
+_FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
 
@@ -164,9 +163,9 @@ def is_assertion(error_type: str, pattern: str) -> bool:
 
 def _parsed(pattern: str) -> Tokens:
     """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
-    tokens = tuple(_TOKEN.findall(_RUN.sub(r"\1", pattern)))
+    tokens = _TOKEN.findall(_RUN.sub(r"\1", pattern))
     opened = tuple(HOLE if _is_masked(token) else token for token in tokens)
-    return opened if _words(opened) >= WORDS else tokens
+    return opened if _words(opened) >= WORDS else tuple(_TOKEN.findall(pattern))
 
 
 def _is_masked(token: str) -> bool:
@@ -184,7 +183,8 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
     bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
-    if not bad:
+    left = _words(next(iter(values)) for values in places if len(values) == 1)
+    if not vary or (not bad and left >= len(vary)):
         first = rows[0]
         reasons = []
         for at in vary:
@@ -193,7 +193,7 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
             reasons.append(f"{len(values)} values after {before!r}: {listed}")
         yield tuple(HOLE if at in fixed else token for at, token in enumerate(first)), rows, reasons
         return
-    at = min(bad, key=lambda place: (len(places[place]), place))
+    at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for row in rows:
         parts[row[at] if row[at] in fixed[at] or not fixed[at] else ""].append(row)

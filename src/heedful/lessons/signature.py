@@ -176,39 +176,47 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-# What varies from one occurrence to the next, with its mask. The first shape that matches counts.
+# What varies from one occurrence to the next, and its mask. The first shape that matches counts.
 _SHAPES = (
-    # From a scheme, a slash or a drive on, or with two slashes.
+    # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash and more.
     (
         "PATH",
-        r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
-        r"|(?<![/@+-])(?:[\w@+-][\w.@+-]*/){2,})(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))++",
+        (
+            r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
+            r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=[\w.@+-]*[/.][A-Za-z]))(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))++"
+        ),
     ),
     ("HOST", r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b"),
     (
         "HOST",
         r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b(?!\.\w|\()",
     ),
+    # Groups of hexadecimal digits, at least one of them a letter.
     (
         "N",
-        r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
-        r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)",
+        (
+            r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
+            r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
+        ),
     ),
     ("N", r"0x[\da-fA-F]+(?!\w)"),
     # A measure, a version, a time.
     (
         "N",
-        r"[<>~≤≥]?[+-]?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
-        r"(?:\s?(?:[nuµm]?s|[kKMGTP]?i?B|%)(?!\w))?(?!\w)",
+        (
+            r"[<>~≤≥]?[+-]?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
+            r"(?:\s?(?:[nuµm]?s|[kKMGTP]?i?B|%)(?!\w))?(?!\w)"
+        ),
     ),
     ("WORD", r"\w*\d\w*"),
 )
-_DATE = r"(?:(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:))?"
+# The names of day and month before a time.
+_DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # A shape is tried only at the start of a date or of a word that is not all letters, so most of a
 # text is passed in one step. The time is linear: no branch can look at the same characters from an
 # unbounded number of places.
 _PARTICULAR = re.compile(
-    rf"(?<![\w.]){_DATE}(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
+    rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
     rf"(?:{'|'.join(f'(?P<{mask}{n}>{shape})' for n, (mask, shape) in enumerate(_SHAPES))})"
 )
 # The part of a name, between underscores, that is an id: hexadecimal digits, or letters and digits
