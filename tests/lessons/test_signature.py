@@ -203,9 +203,7 @@ def test_the_exact_digest_is_the_compatible_one():
 
 def test_the_pattern_is_readable():
     text = "after 12.5 s at 10.0.0.7 on /srv/x: 0xdead, id deadbeef01 (ada@example.com)"
-    assert signature("E", text).pattern == (
-        "after <N> at <N> on <PATH>: <N>, id <N> (<HOST>)"
-    )
+    assert signature("E", text).pattern == ("after <N> at <N> on <PATH>: <N>, id <N> (<HOST>)")
 
 
 @given(st.text(max_size=300), st.text(max_size=20))

@@ -24,14 +24,14 @@ _BRACKET = re.compile(r"[\[\]{}]")
 def signature(error_type: str, text: str) -> Signature:
     """Return the signature of an error; the same text always has the same signature.
 
-    Numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion keeps its
-    expression and its expected value; its actual value is masked. In JSON, the order of keys and
-    items does not matter.
+    Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion
+    keeps its expression and its expected value; its actual value is masked. In JSON, the order of
+    keys and items does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
-    'after <N> at <HOST>'
+    'after <N> at <N>'
     """
     pattern = " ".join(_pattern(error_type, text.strip()).split())
     return Signature(
@@ -176,40 +176,28 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-# What varies from one occurrence to the next, and its mask. The first shape that matches counts.
-_SHAPES = (
+# The shapes of particulars; a name without its digit is the mask. The first that matches counts.
+_SHAPES = {
     # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash and more.
-    (
-        "PATH",
-        (
-            r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
-            r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=[\w.@+-]*[/.][A-Za-z]))(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))++"
-        ),
+    "PATH": (
+        r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
+        r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
+        r"(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))++"
     ),
-    ("HOST", r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b"),
-    (
-        "HOST",
-        r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b(?!\.\w|\()",
+    "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
+    "HOST2": r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b(?!\.\w|\()",
+    # Groups of hexadecimal digits, an address, and a measure, a version or a time.
+    "N1": (
+        r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
+        r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
     ),
-    # Groups of hexadecimal digits, at least one of them a letter.
-    (
-        "N",
-        (
-            r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
-            r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
-        ),
+    "N2": r"0x[\da-fA-F]+(?!\w)",
+    "N3": (
+        r"[<>~≤≥]?[+-]?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
+        r"(?:\s?(?:[nuµm]?s|[kKMGTP]?i?B|%)(?!\w))?(?!\w)"
     ),
-    ("N", r"0x[\da-fA-F]+(?!\w)"),
-    # A measure, a version, a time.
-    (
-        "N",
-        (
-            r"[<>~≤≥]?[+-]?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
-            r"(?:\s?(?:[nuµm]?s|[kKMGTP]?i?B|%)(?!\w))?(?!\w)"
-        ),
-    ),
-    ("WORD", r"\w*\d\w*"),
-)
+    "WORD": r"\w*\d\w*",
+}
 # The names of day and month before a time.
 _DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # A shape is tried only at the start of a date or of a word that is not all letters, so most of a
@@ -217,7 +205,7 @@ _DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # unbounded number of places.
 _PARTICULAR = re.compile(
     rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
-    rf"(?:{'|'.join(f'(?P<{mask}{n}>{shape})' for n, (mask, shape) in enumerate(_SHAPES))})"
+    rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _SHAPES.items())})"
 )
 # The part of a name, between underscores, that is an id: hexadecimal digits, or letters and digits
 # in turn.
@@ -236,7 +224,7 @@ def mask_particulars(text: str) -> str:
 
 
 def _mask(found: re.Match[str]) -> str:
-    mask, start = (found.lastgroup or "")[:-1], found.start()
+    mask, start = (found.lastgroup or "").rstrip("123"), found.start()
     if mask == "WORD":
         return _SEGMENT.sub("<N>", found[0])
     named = found[0].isdecimal() and _CODE.search(found.string, max(0, start - _BEFORE), start)
