@@ -102,7 +102,7 @@ RULES = {
     **{name: (signature, "_PARTICULAR", shape) for name, shape in signature._SHAPES.items()},
     "date": (signature, "_PARTICULAR", signature._DATE),
     "code": (signature, "_CODE", signature._CODE.pattern),
-    "run": (patterns, "_RUN", patterns._RUN.pattern),
+    "list": (patterns, "_LIST", patterns._LIST.pattern),
     "fixed": (patterns, "_FIXED", patterns._FIXED.pattern),
 }
 NEVER = "(?!)()"

@@ -16,6 +16,8 @@ SAME = {
     "signed and exponents": ("loss is -1.5e-3 now", "loss is 2e10 now"),
     "units without a space": ("after 250ms", "after 3s"),
     "sizes": ("file of 10 MB is too large", "file of 2048 kB is too large"),
+    "sizes without bytes": ("heap of 512M is full", "heap of 2G is full"),
+    "versions": ("this needs v1.2.3 or later", "this needs v20 or later"),
     "percent": ("disk 93% full", "disk 99.5% full"),
     "paths": ('File "/mnt/ada/x.py", line 3, in f', 'File "/srv/bo/y/z.py", line 99, in f'),
     "relative paths": ("cannot read ./a/b.csv", "cannot read ../c.csv"),

@@ -32,8 +32,8 @@ SHOWN = 4
 _TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
 _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
-# A list of particulars, whose length is a particular too.
-_RUN = re.compile(r"(<[A-Z]+>)(?:[\s,()\[\]]*<[A-Z]+>)*(?:[\s,()\[\]]*(?!\S))?")
+# What continues a list of particulars, whose length is a particular too.
+_LIST = re.compile(r"<\*>|[()\[\],]+")
 # Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
 # negation.
 _FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
@@ -163,9 +163,11 @@ def is_assertion(error_type: str, pattern: str) -> bool:
 
 def _parsed(pattern: str) -> Tokens:
     """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
-    tokens = _TOKEN.findall(_RUN.sub(r"\1", pattern))
-    opened = tuple(HOLE if _is_masked(token) else token for token in tokens)
-    return opened if _words(opened) >= WORDS else tuple(_TOKEN.findall(pattern))
+    tokens, opened = tuple(_TOKEN.findall(pattern)), [""]
+    for token in (HOLE if _is_masked(token) else token for token in tokens):
+        if opened[-1] != HOLE or not _LIST.fullmatch(token):
+            opened.append(token)
+    return tuple(opened[1:]) if _words(opened) >= WORDS else tokens
 
 
 def _is_masked(token: str) -> bool:
