@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.quality import (
-    appraise,
     attacks,
     dream,
     failures,
@@ -31,7 +30,6 @@ JOBS = {
     "attacks": attacks.run,
     "grounding": grounding.run,
     "whowhen": whowhen.run,
-    "appraise": appraise.run,
     "reflect": reflect.run,
     "failures": failures.run,
     "dream": dream.run,
