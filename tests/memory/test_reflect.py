@@ -47,7 +47,6 @@ pytestmark = IN_SOAK
 reflect: Any = reflecting.reflect
 reflect_waiting: Any = reflecting.reflect_waiting
 SECRET = "AKIAIOSFODNN7EXAMPLE"
-FIX = "fix what it names before you go on; do not rely on its result."
 
 
 def table(memory, sql):
@@ -67,34 +66,86 @@ LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
 SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 KEY = "KeyError: 'a'"
+TRACE = "Traceback (most recent call last):\n  f()\nOSError: no disk"
+LINT = call("run", {"line": "make lint"})
+WRONG = Event("tool_response", "error: a.py:3: unused import\n1 error\n")
+EDIT = call("edit", {"path": "a.py", "old": "import os"})
+OK = Event("tool_response", "done")
+FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
-    (FAILED, "[e2, e3].", "When price fails, " + FIX),
-    (MENDED, "", "When price fails, change the call; this worked: item: 'pot' became 'big pot'."),
+    (FAILED, "[e2, e3].", "Do not repeat price with item “pot” without a change: it failed."),
+    (
+        MENDED,
+        (
+            "price with item “pot” failed with “Error: 3 items match” [e2, e3]."
+            " Later it worked with item “big pot” [e5]."
+        ),
+        "Call price with item “big pot”: with item “pot” it failed.",
+    ),
+    (  # what was tried in vain, and the difference of long arguments
+        Episode(
+            (
+                *(call("read", {"path": f"{FAR}a.txt", "at": 1}), WRONG),
+                *(call("read", {"path": f"{FAR}A.txt"}), WRONG),
+                *(call("read", {"path": f"{FAR}b/a.txt", "to": 2}), OK),
+            )
+        ),
+        (
+            f"Then read with path “{FAR}A.txt” failed too with “error: a.py:3: unused import 1 error”"
+            f" [2, 3]. Later it worked with path “{FAR}b/a.txt” and without at and with to “2” [4]."
+        ),
+        (
+            f"Call read with path “{FAR}b/a.txt” and without at and with to “2”:"
+            f" with path “{FAR}a.txt” and with at “1” and without to it failed."
+        ),
+    ),
+    (
+        Episode((LINT, WRONG, EDIT, OK, LINT, OK)),
+        "After edit with path “a.py”, old “import os”, the same call worked [2, 4].",
+        (
+            "When run with line “make lint” fails, do this first:"
+            " edit with path “a.py”, old “import os”."
+        ),
+    ),
+    (Episode((LINT, WRONG, LINT, OK)), "Later the same call worked [2].", None),
+    (
+        Episode((LINT, WRONG, call("run", {"line": "make -B lint"}), WRONG)),
+        "Then run with line “make -B lint” failed too with “error: a.py:3: unused import 1 error”",
+        (
+            "Do not repeat run with line “make lint” without a change,"
+            " nor try run with line “make -B lint”: both failed."
+        ),
+    ),
+    (  # an error of a run that is no loop names no fix: its content is what a tool said
+        Episode((Event("error_event", TRACE, error="no disk", code="OSError"),), "error", "x"),
+        "OSError said “no disk” [0].",
+        None,
+    ),
     (
         Episode(STUCK, "error", "x"),
-        "look was called the same way for the same result",
-        "Do not make the same call of look again: the result stays as it is.",
+        "The same call gave the same result again and again",
+        "Do not repeat look with at “x” without a change: the result stays as it is.",
     ),
     (
         Episode(READ, "error", "x"),
         "read with path “a” failed with “Error: no 'mode'” [0, 1].",
-        "When read fails, " + FIX,
+        "Do not repeat read with path “a” without a change: it failed.",
     ),
     (
         Episode(LATE, "error", "x"),
-        "run on “x” failed with “late” [0, 1].",
+        "run with “x” failed with “late” [0, 1].",
         "run can run out of time: ask it for less at once, and do not only repeat it.",
     ),
     (
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
         "find failed with “KeyError: 'a'” [0].",
-        "When find fails, " + FIX,
+        "Do not repeat find without a change: it failed.",
     ),
     (Episode((call("go", {}), Event("tool_response")), "error"), "The run called go [0].", None),
     (Episode((call("go", "{not JSON"),), "error", "x"), "The run called go [0].", None),
     (
         Episode(FLOWN, "error", "x", tools=("walk",)),
-        "fly",
+        "The tool fly was not offered [0].",
         "Call only tools that are offered: fly is none of them.",
     ),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
@@ -403,7 +454,7 @@ async def test_a_strategy_is_a_hint(memory):
 
     options = {"generate": generate, "checks": [heedful.checks.not_empty()], "store": memory.store}
     await heedful.run(TASK, memory=memory, **options)
-    assert "When price fails" in hints[0]
+    assert "Do not repeat price" in hints[0]
 
 
 # Trust
@@ -523,8 +574,7 @@ async def test_a_name_that_comes_up_after_a_result_rests_on_it(memory, results, 
         Event("tool_response", "Error: no such user", call="2"),
     )
     made = await reflect(Episode(said, "failure", TASK), memory=memory, trust="operator")
-    state = made.strategy.state
-    assert state == "quarantined" if named == "tool" else "zzevil" not in str(made.strategy)
+    assert made.strategy.state == "quarantined"
     assert "zzevil" not in str(await memory.recall(f"{TASK} zzevil", 9, importance=0.0))
     assert "zzevil" not in str(await memory.brief(TASK, "l"))
     offered = Episode(said, "failure", TASK, tools=("read", "zzevil_send_money"))
@@ -553,8 +603,12 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     loop = Loop("loop 1", (Goal("x", 0.5),), tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
     assert (made.reflection.trust, made.state) == ("model", "candidate")
-    said = "unit said “no unit” [attempt 1, finding 1]. The answer was “8” [attempt 2]."
-    assert (made.text, made.strategy.text) == (said, "Name the unit.")
+    said = "unit said “no unit” [attempt 1, finding 1]. It failed again in the same way ["
+    assert made.text.startswith(said)
+    assert (made.strategy.text, "The answer was “8” [attempt 2]." in made.text) == (
+        "Name the unit.",
+        True,
+    )
 
 
 async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):

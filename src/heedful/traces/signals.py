@@ -51,7 +51,12 @@ _EXIT_STATUS = re.compile(r"^(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}",
 _ERROR_LINE = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
 )
-_WORD = re.compile(r"\w+")
+# An error line that says more than that something failed.
+_NAMED = re.compile(
+    r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+)
+_BANNER = re.compile(r"\s*([=_*#~-])\1{2,}.*\1\s*\Z")
+_WORD = re.compile(r"[^\W\d_]+")
 _GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
@@ -157,11 +162,19 @@ def output(text: str) -> str:
 
 def error_line(failure: str) -> str:
     """Return the line that names a failure: the last line of a traceback, or an error line."""
+    return next(iter(error_lines(failure)), "error").strip()[:400]
+
+
+def error_lines(failure: str) -> list[str]:
+    """Return the line that names a failure, and the lines after it; banners are left out."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()]
+    lines = [line for line in lines if not _BANNER.match(line)] or lines
     if trace:
-        return next((line for line in lines[1:] if not line[0].isspace()), lines[0])[:400]
-    return next(filter(_ERROR_LINE.search, lines), lines[0] if lines else "error").strip()[:400]
+        named = (n for n, line in enumerate(lines) if n and not line[0].isspace())
+    else:
+        named = (n for p in (_NAMED, _ERROR_LINE) for n, line in enumerate(lines) if p.search(line))
+    return lines[next(named, 0) :]
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
@@ -367,25 +380,25 @@ def _not_offered(run: Course) -> Found:
 
 def _retries(run: Course) -> Found:
     """Yield calls that worked after the same tool had failed, with what changed in between."""
-    failed_calls: dict[tuple[str, str], int] = {}
+    failed_calls: dict[tuple[str, str], deque[int]] = {}
     for at, role in enumerate(run.roles):
         if role != "act" or run.result[at] is None:
             continue
         event = run.events[at]
         key = (event.agent if event.tool else "", event.tool)
-        before = failed_calls.get(key)
         if call_failed(run, at):
-            failed_calls[key] = at
-        elif before is not None and (changed := _change(run, before, at)):
+            failed_calls.setdefault(key, deque(maxlen=3)).append(at)
+        elif tries := [n for n in failed_calls.get(key, ()) if _change(run, n, at)]:
             del failed_calls[key]
-            # Calls of other tools in between may have made the second try work.
-            acts = (place for place in range(before + 1, at) if run.roles[place] == "act")
-            others = [place for place in acts if run.events[place].tool not in ("", event.tool)]
-            between = others[-3:] if changed == "nothing" else []
-            tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
+            changed = _change(run, tries[0], at)
+            # Other steps in between may have made the last try work.
+            acts = [n for n in range(tries[-1] + 1, at) if run.roles[n] == "act"]
+            others = [n for n in acts if not call_failed(run, n) and run.events[n].tool]
+            between = others[-3:] if changed == "nothing" or len(others) < 4 else []
+            tools = ", ".join(dict.fromkeys(quote(run.events[n].tool) for n in between))
             other = f" and {tools} in between" if tools else ""
             words = f"works after a call that failed{other}; what changed: {changed}"
-            yield at, (before, *between, at), 0.9, words
+            yield at, (*tries, *between, at), 0.9, words
 
 
 def _change(run: Course, before: int, at: int) -> str:
@@ -417,9 +430,9 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share a quarter of their words, or are short and nearly equal."""
-    words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
-    if words == others or len(words & others) >= len(words | others) / 4:
+    """Return True if two texts share half of their words, or are short and nearly equal."""
+    words, others = (set(_WORD.findall(text.lower())) for text in (old, new))
+    if len(words & others) >= len(words | others) / 2 > 0:
         return True
     short = max(len(old), len(new)) <= 40
     return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= 0.6
