@@ -91,8 +91,9 @@ RULES = [
             )
         ),
         (
-            f"Then read with path “{FAR}A.txt” failed too with “error: a.py:3: unused import 1 error”"
-            f" [2, 3]. Later it worked with path “{FAR}b/a.txt” and without at and with to “2” [4]."
+            f"Then read with path “{FAR}A.txt” failed too with “error: a.py:3: unused"
+            f" import 1 error” [2, 3]. Later it worked with path “{FAR}b/a.txt” and without at"
+            " and with to “2” [4]."
         ),
         (
             f"Call read with path “{FAR}b/a.txt” and without at and with to “2”:"
@@ -234,7 +235,13 @@ SAID = [
         "Before you call price, name the item in full.",
         [],
     ),
-    (UNHELD, "buyer called price [e2].", [], None, ["99", "Mark Twain", "event 44"]),
+    (
+        UNHELD,
+        "buyer called price [e2].",
+        [],
+        None,
+        ["99", "Mark Twain", "event 44", "Mark Twain"],
+    ),
     (PLAIN, "It called price. The agent was hasty!", [1, 2], "Look twice.", []),
     (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED} [e3].", [], None, []),
 ]
@@ -249,6 +256,34 @@ async def test_what_the_events_hold_of_an_answer_is_kept(said, text, ungrounded,
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
     if said == GOOD:
         assert made.reflection.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "missing"),
+    [
+        ("Filter before JOINs. Then check: Group late.", []),
+        ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
+    ],
+)
+async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
+    slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
+    episode = replace(FAILED, events=(*FAILED.events[:2], slow))
+    tags = ["SQL", "sql", "strategy", "error"]
+    model = ScriptedModel(answer(("It failed.", [3]), strategy=strategy, tags=tags))
+    made = await reflect(episode, model=model)
+    assert (made.importance, made.confidence, made.reflection.importance) == (0.9, 0.8, 0.8)
+    assert made.reflection.tags == ("SQL", "strategy", "error")
+    if not missing:
+        assert (made.strategy.text, made.dropped) == (strategy, ())
+        assert made.strategy.tags == ("SQL", "error", "strategy")
+        assert made.strategy.meta["rated"] == 0.99
+        return
+    (dropped,) = made.dropped
+    assert (made.strategy, dropped.text, dropped.part) == (None, strategy, "strategy")
+    assert (list(dropped.unsupported), all(f"“{n}”" in dropped.why for n in missing)) == (
+        missing,
+        True,
+    )
 
 
 async def test_a_second_answer_hears_what_was_wrong():
@@ -377,6 +412,46 @@ async def test_what_is_known_in_the_scope_is_counted_and_no_model_is_asked(memor
     assert [one.seen for one in made.stored] == [2, 2]
     assert (await memory.seen("error", "price: Error: 5 items match")).count == 2
     assert (await reflect(again, memory=Memory(memory.store, Scope("other")))).known == 0
+
+
+async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory):
+    model = ScriptedModel(GOOD)
+    first = await reflect(FAILED, memory=memory, model=model)
+    again, other = await reflect(FAILED, memory=memory), about("What does a red pot cost?")
+    for made in (again, await reflect(other, memory=memory, model=model)):
+        assert (made.text, made.strategy.text) == (first.text, first.strategy.text)
+        assert (made.by, made.importance, made.confidence) == ("scripted", 0.9, 0.8)
+    assert table(memory, "select kind, seen from reflection") == [
+        ("reflection", 2),
+        ("strategy", 2),
+    ]
+    # The task of a stranger does not borrow the trust of stored words, nor lend it to them.
+    trusted = await reflect(about("Cost of a pot?"), memory=memory, trust="operator")
+    assert (trusted.strategy.trust, trusted.strategy.text[:13]) == ("model", "Do not repeat")
+    unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="success")
+    assert (await reflect(unmended, memory=memory, store=False)).strategy.trust == "model"
+
+
+async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
+    told = replace(MENDED, task="What does the big pot cost?")
+    first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
+    for one in (told, replace(told, session="s2")):
+        better = await reflect(one, memory=memory, trust="operator")
+        assert better.strategy.text == "Call price with item “big pot”: with item “pot” it failed."
+        assert better.text == first.text
+    texts = "select text, state from reflection where kind = 'strategy' order by id"
+    old, new = first.strategy.text, better.strategy.text
+    assert table(memory, texts) == [(old, "superseded"), (new, "candidate")]
+    assert new in str(await memory.recall(TASK))
+    assert old not in [one.lesson for one in await memory.recall(TASK)]
+    dreams = heedful.Dreams(memory)
+    (version,) = await dreams.log()
+    assert list(version.texts.values()) == [old, new]
+    assert [one.action for one in version.done] == ["reword"]
+    assert await dreams.rollback(version.id, by="me") == 1
+    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
+    await reflect(replace(told, session="s3"), memory=memory, trust="operator")
+    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
 
 
 async def test_what_was_not_stored_can_be_kept_later_once(memory):

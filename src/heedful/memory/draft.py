@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
-from heedful.lessons.words import difference
+from heedful.lessons.words import difference, words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
 from heedful.models.contract import Model, tokens
@@ -53,6 +53,7 @@ _NAME = re.compile(
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
 _WORD = re.compile(r"[^\W_]+")
+_STARTS = ("", *".!?:;(")  # what stands before the first word of a clause
 _MORE = re.compile(r" and \d+ more$")
 # Marks where a quotation was shortened.
 _LEFT_OUT = re.compile(r"\s*…\s*")
@@ -229,16 +230,26 @@ def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Epis
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, the positions of the events it cites, and its words missing from these events."""
+    """A sentence or a strategy, the events it cites, and its words missing from these events.
+
+    `events` are positions. The words of a strategy are looked up in all that its author was shown.
+    """
 
     text: str
     events: tuple[int, ...] = ()
     unsupported: tuple[str, ...] = ()
+    part: Literal["reflection", "strategy"] = "reflection"
 
     @property
     def grounded(self) -> bool:
         """True if the sentence cites events that contain all its numbers, names and quotations."""
         return bool(self.events) and not self.unsupported
+
+    @property
+    def why(self) -> str:
+        """The reason why the text is dropped; "" if its events contain all its words."""
+        missing = ", ".join(f"“{words}”" for words in self.unsupported)
+        return missing and f"the events do not contain {missing}"
 
 
 def sentences(text: str) -> list[str]:
@@ -260,7 +271,7 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     """Yield the sentence's quoted words, numbers and names that the text `held` lacks."""
     plain, rest = _plain(held), sentence
-    words = frozenset(_WORD.findall(plain))
+    known_words = _stems(plain)
     numbers = {_value(number) for number in NUMBER.findall(held)}
     for match in _QUOTED.finditer(sentence):
         text = next(filter(None, match.groups()))
@@ -270,11 +281,16 @@ def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     yield from (number for number in NUMBER.findall(rest) if _value(number) not in numbers)
     for match in _NAME.finditer(rest):
         name = match[0]
-        if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
+        if rest[: match.start()].rstrip()[-1:] in _STARTS and not re.search(r"[_\d]", name):
             name = name.partition(" ")[2]
-        known = _plain(name) in plain or words.issuperset(_WORD.findall(_plain(name)))
+        known = _plain(name) in plain or known_words.issuperset(_stems(_plain(name)))
         if not known and not NUMBER.fullmatch(name):
             yield name
+
+
+def _stems(text: str) -> frozenset[str]:
+    """Return the words of a text without common endings, so that a plural is its singular."""
+    return frozenset(stem for word in {*_WORD.findall(text)} for stem in words(word))
 
 
 def _said(event: Event) -> str:
@@ -300,10 +316,10 @@ def _value(number: str) -> float:
 class Draft:
     """A reflection and a strategy; `by` is "rules" or the name of the model that wrote them.
 
-    `dropped` are sentences that the cited events do not support. `confidence` and `rated` are the
-    author's own figures, 0..1; `rated` is the importance, or None if the author gave none. `trust`
-    is the trust of the reflection, `rule_trust` that of the strategy. `mended` is true if the
-    strategy says what worked.
+    `dropped` are the sentences, and the strategy, that the events do not support. `confidence` and
+    `rated` are the author's own figures, 0..1; `rated` is the importance, or None if the author
+    gave none. `trust` is the trust of the reflection, `rule_trust` that of the strategy. `mended`
+    is true if the strategy says what worked, or a model wrote it.
     """
 
     claims: tuple[Claim, ...]
@@ -364,7 +380,7 @@ def by_rules(study: Study) -> Draft:
     claims = [claim(redact(text), places, study.episode) for text, places in said][:SENTENCES]
     strategy, parts = _strategy(study)
     # The error that ended the run may be of unknown origin; all other words are in cited events.
-    words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
+    told = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
     tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(
@@ -372,7 +388,7 @@ def by_rules(study: Study) -> Draft:
         redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(filter(None, tags)),
-        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cites))),
+        trust=lowest_trust((study.trust_in((study.tool, *told)), *map(study.floor, cites))),
         rule_trust=study.trust_in((study.tool, *parts)),
         mended=bool(strategy and reason and reason.kind == "retry"),
     )
@@ -420,9 +436,9 @@ def _ending(study: Study) -> Iterator[_Sentence]:
     fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
-        words = f": “{message}”" if message else ""
+        quoted = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
-        yield f"The run ended in {category or 'an error'}{words}.", places
+        yield f"The run ended in {category or 'an error'}{quoted}.", places
     last, reason = run.answer, study.reason
     if last is None:
         last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
@@ -477,8 +493,7 @@ def _arguments(event: Event) -> dict[str, str]:
     held = trace.object_arguments(event) if event.type == "tool_call" else ""
     if isinstance(held, str):
         return {"": held} if held.strip() else {}
-    nested = Mapping | list | tuple
-    return {str(k): str(v) for k, v in held.items() if not isinstance(v, nested)}
+    return {str(k): str(v) for k, v in held.items() if not isinstance(v, Mapping | list | tuple)}
 
 
 def _pair(name: str, value: str, most: int = QUOTED) -> str:
@@ -494,7 +509,7 @@ def _mend(study: Study) -> tuple[str, str, list[int]]:
     events, failed = study.episode.events, study.failed_steps
     evidence = study.reason.evidence if study.reason else ()
     old, new = (_arguments(events[at]) for at in (failed[0], evidence[-1]))
-    was, now = [], []
+    was, now = list[str](), list[str]()
     for name in [name for name in {**old, **new} if old.get(name) != new.get(name)][:ARGUMENTS]:
         parts = _differing(old.get(name, ""), new.get(name, ""))
         for held, said, part in ((old, was, parts[0]), (new, now, parts[1])):
@@ -538,9 +553,9 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
             first = f"First {after}. Then call" if after else "Call"
             rule = f"{first} {tool} {new}: {old} it failed."
     pairs = [("", tool), *(pair for at in steps for pair in _arguments(events[at]).items())]
-    words = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
+    parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
     rule = rule.replace("{tool}", tool).replace("{other}", _action(events[steps[-1]]))
-    return rule.replace("{call}", _action(events[steps[0]])), words
+    return rule.replace("{call}", _action(events[steps[0]])), parts
 
 
 def _pieces(text: str) -> tuple[str, ...]:
@@ -692,23 +707,25 @@ def _read_answer(
     lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
     strategy = " ".join(lines[:MOST_RULES])
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
-    words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
+    listed = [_safe(tag, 200)[:TAG].strip() for tag in listed]
     confidence = _share(answer.get("confidence"))
     places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
     places |= {*shown, *([-1] if study.episode.task or study.episode.goal else ())}
     if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
         places.add(len(study.episode.events))
     trust = lowest_trust(("model", *map(study.floor, places)))
+    rule_claim = Claim(strategy, (), tuple(find_unsupported(strategy, held)), "strategy")
     return Draft(
         tuple(kept),
-        "" if any(find_unsupported(strategy, held)) else strategy,
+        "" if rule_claim.unsupported else strategy,
         UNSURE if confidence is None else confidence,
-        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
+        tuple(filter(None, listed))[:TAGS],
         by,
         _share(answer.get("importance")),
         trust,
         trust,
-        tuple(each for each in claims if each.unsupported),
+        tuple(each for each in (*claims, rule_claim) if each.unsupported),
+        bool(strategy),
     )
 
 

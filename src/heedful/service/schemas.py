@@ -395,17 +395,30 @@ class NewEpisode(Body):
 RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
 
 
+class DroppedText(Answer):
+    """A sentence or a strategy of a model that was not kept, and the reason."""
+
+    text: str
+    part: Literal["reflection", "strategy"]
+    why: str
+
+
 class ReflectionOutcome(Answer):
     """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
 
-    `known` is how often the failure was seen before. `written` names the stored lessons. If one
-    waits in quarantine, `release` is the command that releases it.
+    `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
+    recall, is heedful's. `dropped` are texts of a model that the events do not support, each with
+    the reason `why`. `known` is how often the failure was seen before. `written` names the stored
+    lessons. If one waits in quarantine, `release` is the command that releases it.
     """
 
     text: str
     by: str
     strategy: str | None
     importance: float
+    heedful_importance: float
+    confidence: float
+    dropped: list[DroppedText]
     state: lessons.State
     trust: lessons.Trust
     release: str
@@ -416,7 +429,9 @@ class ReflectionOutcome(Answer):
     def of(cls, result: reflect.Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
+        dropped = [DroppedText.read(one) for one in result.dropped]
+        own = {"heedful_importance": result.reflection.importance, "dropped": dropped}
+        return cls.read(result, strategy=rule, written=result.stored, **own)
 
 
 @dataclass(frozen=True, slots=True)
