@@ -91,9 +91,8 @@ RULES = [
             )
         ),
         (
-            f"Then read with path “{FAR}A.txt” failed too with “error: a.py:3: unused"
-            f" import 1 error” [2, 3]. Later it worked with path “{FAR}b/a.txt” and without at"
-            " and with to “2” [4]."
+            f"Then read with path “{FAR}A.txt” failed in the same way [2]. Later it worked with"
+            f" path “{FAR}b/a.txt” and without at and with to “2” [4]."
         ),
         (
             f"Call read with path “{FAR}b/a.txt” and without at and with to “2”:"
@@ -111,7 +110,7 @@ RULES = [
     (Episode((LINT, WRONG, LINT, OK)), "Later the same call worked [2].", None),
     (
         Episode((LINT, WRONG, call("run", {"line": "make -B lint"}), WRONG)),
-        "Then run with line “make -B lint” failed too with “error: a.py:3: unused import 1 error”",
+        "Then run with line “make -B lint” failed in the same way [2].",
         (
             "Do not repeat run with line “make lint” without a change,"
             " nor try run with line “make -B lint”: both failed."
@@ -129,8 +128,8 @@ RULES = [
     ),
     (
         Episode(READ, "error", "x"),
-        "read with path “a” failed with “Error: no 'mode'” [0, 1].",
-        "Do not repeat read with path “a” without a change: it failed.",
+        "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'” [0, 1].",
+        'Do not repeat read with path “a”, of “{"b": 1}” without a change: it failed.',
     ),
     (
         Episode(LATE, "error", "x"),

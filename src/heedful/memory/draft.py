@@ -9,10 +9,10 @@ the study and checks the answer.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -296,8 +296,9 @@ def _stems(text: str) -> frozenset[str]:
 def _said(event: Event) -> str:
     """Return all words of an event: names, texts, and arguments also without quotation marks."""
     held = event.arguments.items() if isinstance(event.arguments, Mapping) else ()
-    names = (event.agent, event.tool, event.code, *(str(v) for pair in held for v in pair))
-    return "\n".join(filter(None, (*names, event_text(event))))
+    names = (event.agent, event.tool, event.code, *(_as_text(v) for pair in held for v in pair))
+    bare = trace.output(event.content) if event.content[:1] == "{" else ""
+    return "\n".join(filter(None, (*names, bare, event_text(event))))
 
 
 def _spaced(text: str) -> str:
@@ -402,10 +403,7 @@ def _course(study: Study) -> Iterator[_Sentence]:
         return
     start = failed[0] if failed else reason.at
     yield _step(study, start)
-    if tries := _tries(study):
-        yield _step(study, tries[-1], "Then ", " too")
-    elif failed[1:] and reason.kind == "cause":
-        yield "It failed again in the same way.", failed[:MOST_CITED]
+    yield from _later(study)
     if reason.kind == "retry":
         new, _, between = _mend(study)
         how = f"it worked {new}" if new else "the same call worked"
@@ -442,35 +440,51 @@ def _ending(study: Study) -> Iterator[_Sentence]:
     last, reason = run.answer, study.reason
     if last is None:
         last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
-    if last is not None and not study.tool and (reason is None or last != reason.at):
+    failed = study.tool and study.failed_steps
+    if last is not None and not failed and (reason is None or last != reason.at):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
         if text := clean(lines[-1] if lines else "", QUOTED):
             yield f"The answer was “{text}”.", (last,)
 
 
-def _step(study: Study, at: int, then: str = "", too: str = "") -> _Sentence:
+def _step(study: Study, at: int, failed: str = "") -> _Sentence:
     """Return a sentence about a step and its result, and the positions of their events."""
     event, result = study.episode.events[at], study.course.result[at]
     action = _action(event)
     if result is None or result == at:
         if not (event.tool and event.type != "tool_call" and study.course.failure[at]):
-            return f"{then}{action}.", (at,)
+            return f"{failed or action}.", (at,)
         result, action = at, clean(event.tool, ARGUMENT)  # a failed result whose call is unknown
     failure = study.course.failure[result]
-    content = trace.output(ends(study.episode.events[result].content))
-    lines = trace.error_lines(failure) if failure else content.strip().splitlines()[:1]
-    sizes = accumulate(len(line.strip()) + 1 for line in lines)
-    whole = sum(size <= QUOTED for size in sizes) or 1  # no line is cut if another is whole
-    came = _TAG.sub("", clean("\n".join(lines[:whole]), QUOTED))
-    how = f"failed{too} with" if failure else "gave"
-    said = f"{then}{action} {how} “{came}”." if came else f"{then}{action} gave nothing."
+    if failure:
+        came, how = trace.error_text(failure, QUOTED), f"{failed or f'{action} failed'} with"
+    else:
+        content = trace.output(study.episode.events[result].content)
+        came, how = next(iter(content.splitlines()), ""), f"{action} gave"
+    came = _TAG.sub("", clean(came, QUOTED))
+    said = f"{how} “{came}”." if came else f"{action} gave nothing."
     return said, tuple(dict.fromkeys((at, result)))
 
 
-def _tries(study: Study) -> list[int]:
+def _later(study: Study) -> Iterator[_Sentence]:
+    """Yield a sentence about the tries that failed after the first one."""
+    run, failed = study.course, study.failed_steps
+    if tries := _tries(study)[-3:]:
+        same = [
+            trace.error_line(run.failure[run.result[at] or at]) for at in (failed[0], tries[-1])
+        ]
+        if signature("", same[0]) == signature("", same[1]):
+            yield f"Then {_actions(study, tries)} failed in the same way.", tries
+        else:
+            yield _step(study, tries[-1], f"Then {_actions(study, tries)} failed too")
+    elif failed[1:] and study.reason and study.reason.kind == "cause":
+        yield "It failed again in the same way.", failed[:MOST_CITED]
+
+
+def _tries(study: Study) -> tuple[int, ...]:
     """Return the other calls that failed after the first one, without repetitions."""
     said = {_action(study.episode.events[at]): at for at in reversed(study.failed_steps)}
-    return sorted(said.values())[1:]
+    return tuple(sorted(said.values())[1:])
 
 
 def _actions(study: Study, places: Iterable[int]) -> str:
@@ -492,8 +506,14 @@ def _arguments(event: Event) -> dict[str, str]:
     """Return the plain arguments of a call as text; one without a name has the name ""."""
     held = trace.object_arguments(event) if event.type == "tool_call" else ""
     if isinstance(held, str):
-        return {"": held} if held.strip() else {}
-    return {str(k): str(v) for k, v in held.items() if not isinstance(v, Mapping | list | tuple)}
+        return {"": _as_text(held)} if held.strip() else {}
+    return {str(name): _as_text(value) for name, value in held.items()}
+
+
+def _as_text(value: Any) -> str:
+    """Return the value of an argument as text, with visible ends of lines and tabs."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text.strip().replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _pair(name: str, value: str, most: int = QUOTED) -> str:
@@ -520,13 +540,15 @@ def _mend(study: Study) -> tuple[str, str, list[int]]:
 
 def _differing(was: str, now: str) -> tuple[str, str]:
     """Return two texts, or of long ones the parts that differ, with a word around them."""
-    edits = difference(was, now).edits if max(len(was), len(now)) > ARGUMENT else ()
+    edits = difference(was, now).edits if max(len(was), len(now)) > QUOTED // 2 else ()
     before = re.search(r"(?:\S+\s+)?\S*\Z", was[: edits[0].at]) if edits else None
     after = re.match(r"\S*(?:\s+\S+)?", was[edits[-1].end :]) if edits else None
     if before is None or after is None:
         return was, now
     start, end = before.start(), edits[-1].end + after.end()
-    return was[start:end], now[start : len(now) + end - len(was)]
+    left, right = "… " if start else "", " …" if end < len(was) else ""
+    parts = was[start:end], now[start : len(now) + end - len(was)]
+    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
 
 
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:

@@ -12,14 +12,22 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
-from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
+from heedful.traces.episode import (
+    LATE,
+    Episode,
+    Event,
+    call_arguments,
+    failure,
+    json_data,
+    json_default,
+)
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
@@ -31,6 +39,8 @@ GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
+# Calls of a tool after a failed call that may be its retry.
+AHEAD = 20
 # Characters of a text that are used, at its two ends.
 HEAD, TAIL = 6_000, 2_000
 MOST_EVIDENCE = 20  # events that prove one signal
@@ -43,19 +53,27 @@ _FAILED = re.compile(
     r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
+    r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     r"|^Traceback \(most recent call last\)"
+    r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
     r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b",
     re.MULTILINE,
 )
-_EXIT_STATUS = re.compile(r"^(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}", re.MULTILINE)
-_ERROR_LINE = re.compile(
-    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
+_EXIT_STATUS = re.compile(
+    r"^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
+    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)",
+    re.MULTILINE,
 )
-# An error line that says more than that something failed.
-_NAMED = re.compile(
-    r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+# A line that names an error, best first: it says what failed, begins with the name of a program, or
+# has a word for a failure.
+_NAMED = (
+    re.compile(
+        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+    ),
+    re.compile(r"^[a-z][\w.+-]{0,20}: \S"),
+    re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE),
 )
-_BANNER = re.compile(r"\s*([=_*#~-])\1{2,}.*\1\s*\Z")
+_BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
 _GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
@@ -151,30 +169,52 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
     if role != "result":
         return event.error
     if failure(event):
-        return event.error or event.content or event.code or "error"
+        said = next(filter(output, (event.error, event.content)), "")  # more than an exit status
+        return said or event.error or event.content or event.code or "error"
     return text if _FAILED.search(text) else ""
 
 
 def output(text: str) -> str:
-    """Return a tool's result without the line with its exit status."""
-    return _EXIT_STATUS.sub("", text).strip()
+    """Return a tool's result without its exit status: of JSON, the first text with a blank."""
+    data = json_data(text) if text[:1] == "{" else None
+    held = data.values() if isinstance(data, Mapping) else ()
+    said = next((part for part in held if isinstance(part, str) and " " in part.strip()), text)
+    return _EXIT_STATUS.sub("", said).strip()
 
 
 def error_line(failure: str) -> str:
     """Return the line that names a failure: the last line of a traceback, or an error line."""
-    return next(iter(error_lines(failure)), "error").strip()[:400]
+    lines, at = _find_error(failure)
+    return lines[at].strip()[:400]
 
 
-def error_lines(failure: str) -> list[str]:
-    """Return the line that names a failure, and the lines after it; banners are left out."""
+def error_text(failure: str, most: int) -> str:
+    """Return the line that names a failure, with as many lines around it as `most` allows.
+
+    The lines after it come first. No line is cut unless it is longer than `most` characters.
+    """
+    lines, at = _find_error(failure)
+    first = last = at
+    room = most - len(lines[at])
+    while last + 1 < len(lines) and (room := room - len(lines[last + 1]) - 1) >= 0:
+        last += 1
+    room += 0 if last + 1 == len(lines) else len(lines[last + 1]) + 1
+    while first and (room := room - len(lines[first - 1]) - 1) >= 0:
+        first -= 1
+    return "\n".join(lines[first : last + 1])
+
+
+def _find_error(failure: str) -> tuple[list[str], int]:
+    """Return the lines of a failure, and the place of the one that names it; "…" is a banner."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
-    lines = [line.rstrip() for line in last.splitlines() if line.strip()]
-    lines = [line for line in lines if not _BANNER.match(line)] or lines
+    lines = [" ".join(line.split()) for line in last.splitlines() if line.strip()]
     if trace:
-        named = (n for n, line in enumerate(lines) if n and not line[0].isspace())
-    else:
-        named = (n for p in (_NAMED, _ERROR_LINE) for n, line in enumerate(lines) if p.search(line))
-    return lines[next(named, 0) :]
+        ends = [line for line in last.splitlines() if line.strip()]
+        at = next((n for n, line in enumerate(ends) if n and not line[0].isspace()), 0)
+        return lines[at:], 0
+    lines = ["…" if _BANNER.match(line) else line for line in lines] or ["error"]
+    named = (n for p in _NAMED for n, line in enumerate(lines) if p.search(line))
+    return lines, next(named, 0)
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
@@ -379,34 +419,47 @@ def _not_offered(run: Course) -> Found:
 
 
 def _retries(run: Course) -> Found:
-    """Yield calls that worked after the same tool had failed, with what changed in between."""
-    failed_calls: dict[tuple[str, str], deque[int]] = {}
+    """Yield calls that worked after the same tool had failed, with what changed in between.
+
+    Of the next `AHEAD` calls of the tool, the one that is most like the failed call counts.
+    """
+    calls: dict[tuple[str, str], list[int]] = {}
     for at, role in enumerate(run.roles):
-        if role != "act" or run.result[at] is None:
-            continue
-        event = run.events[at]
-        key = (event.agent if event.tool else "", event.tool)
-        if call_failed(run, at):
-            failed_calls.setdefault(key, deque(maxlen=3)).append(at)
-        elif tries := [n for n in failed_calls.get(key, ()) if _change(run, n, at)]:
-            del failed_calls[key]
-            changed = _change(run, tries[0], at)
-            # Other steps in between may have made the last try work.
-            acts = [n for n in range(tries[-1] + 1, at) if run.roles[n] == "act"]
-            others = [n for n in acts if not call_failed(run, n) and run.events[n].tool]
-            between = others[-3:] if changed == "nothing" or len(others) < 4 else []
-            tools = ", ".join(dict.fromkeys(quote(run.events[n].tool) for n in between))
-            other = f" and {tools} in between" if tools else ""
-            words = f"works after a call that failed{other}; what changed: {changed}"
-            yield at, (*tries, *between, at), 0.9, words
+        if role == "act" and run.result[at] is not None:
+            event = run.events[at]
+            calls.setdefault((event.agent if event.tool else "", event.tool), []).append(at)
+    for places in calls.values():
+        mended = set[int]()
+        for n, first in enumerate(places):
+            if first in mended or not call_failed(run, first):
+                continue
+            later = places[n + 1 : n + 1 + AHEAD]
+            worked = {at: _likeness(run, first, at) for at in later if not call_failed(run, at)}
+            at = max(worked, key=lambda at: worked[at], default=first)
+            if not worked.get(at):
+                continue
+            again = (n for n in later if n < at and call_failed(run, n))
+            tries = [first, *(n for n in again if _likeness(run, n, at))]
+            mended.update(tries)
+            yield _retry(run, tries, at)
+
+
+def _retry(run: Course, tries: Sequence[int], at: int) -> tuple[int, Sequence[int], float, str]:
+    changed = _change(run, tries[0], at)
+    # Other steps in between may have made the last try work.
+    acts = [n for n in range(tries[0] + 1, at) if run.roles[n] == "act"]
+    others = [n for n in acts if not call_failed(run, n) and run.events[n].tool]
+    between = others[-3:] if changed == "nothing" or len(others) < 4 else []
+    tools = ", ".join(dict.fromkeys(quote(run.events[n].tool) for n in between))
+    other = f" and {tools} in between" if tools else ""
+    words = f"works after a call that failed{other}; what changed: {changed}"
+    return at, (*tries, *between, at), 0.9, words
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Describe how the second call differs from the first; "" if the calls are too different."""
+    """Describe how the second call differs from the first."""
     old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
     first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
-    if not _alike(first, second):
-        return ""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = [key for key in {**old, **new} if old.get(key, _GONE) != new.get(key, _GONE)]
         became = (
@@ -429,13 +482,18 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
     return ends(str(call.content if call.arguments is None else call.arguments))
 
 
-def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share half of their words, or are short and nearly equal."""
-    words, others = (set(_WORD.findall(text.lower())) for text in (old, new))
-    if len(words & others) >= len(words | others) / 2 > 0:
-        return True
-    short = max(len(old), len(new)) <= 40
-    return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= 0.6
+def _likeness(run: Course, before: int, at: int) -> float:
+    """Return the share of words that two calls have in common, or 0 if it is below a half.
+
+    In short calls, similar words count as equal.
+    """
+    held = (object_arguments(run.events[place]) for place in (before, at))
+    texts = [e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held]
+    words, others = (set(_WORD.findall(text.lower())) for text in texts)
+    lost, new = words - others, others - words
+    near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0
+    share = (len(words & others) + near) / max(1, len(words | others) - near)
+    return 1.0 if texts[0] == texts[1] else share if share >= 0.5 else 0.0
 
 
 def _repeated(run: Course) -> Found:
