@@ -141,8 +141,8 @@ RULES = [
         "find failed with “KeyError: 'a'” [0].",
         "Do not repeat find without a change: it failed.",
     ),
-    (Episode((call("go", {}), Event("tool_response")), "error"), "The run called go [0].", None),
-    (Episode((call("go", "{not JSON"),), "error", "x"), "The run called go [0].", None),
+    (Episode((call("go", {}), Event("tool_response")), "error"), "The run ended as error", None),
+    (Episode((call("go", "{not JSON"),), "error", "x"), "The run ended as error", None),
     (
         Episode(FLOWN, "error", "x", tools=("walk",)),
         "The tool fly was not offered [0].",
@@ -151,7 +151,7 @@ RULES = [
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
     (
         Episode(SOLD, "success", TASK),
-        "The run succeeded by way of price [e5]. The answer was “It costs 52.75.” [2].",
+        "The answer was “It costs 52.75.” [2].",
         None,
     ),
 ]

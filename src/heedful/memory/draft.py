@@ -148,9 +148,9 @@ class Study:
         if line:
             event = episode.events[place]
             where = self.tool or event.code
-            # The same message of a check with another fix is another mistake.
-            fix = event.content if event.type == "error_event" and event.error else ""
             text = f"{where}: {line}" if where else line
+            # The same message of a check with another fix is another mistake.
+            fix = event.content if episode.source == LOOP and event.error else ""
             return signature(kind, f"{text}\n{fix}" if fix else text)
         if episode.fault and episode.fault.message:
             return signature(kind, episode.fault.message)
@@ -209,12 +209,8 @@ class Study:
         known = map(_spaced, (f"{episode.task}\n{episode.goal}", *episode.tools))
         if fragment in next(known) or fragment in known:
             return -1
-        for at, event in enumerate(episode.events):
-            held = event.arguments.items() if isinstance(event.arguments, Mapping) else ()
-            words = (event.tool, event.agent, event.code, event_text(event))
-            if fragment in _spaced("\n".join((*words, *(str(v) for pair in held for v in pair)))):
-                return at
-        return len(episode.events)
+        said = (at for at, event in enumerate(episode.events) if fragment in _spaced(_said(event)))
+        return next(said, len(episode.events))
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
@@ -399,10 +395,8 @@ def _course(study: Study) -> Iterator[_Sentence]:
     """Yield sentences: which step failed with what, what was tried next, and what worked."""
     reason, run, failed = study.reason, study.course, study.failed_steps
     if reason is None:
-        yield from _used_tools(study)
         return
-    start = failed[0] if failed else reason.at
-    yield _step(study, start)
+    yield _step(study, (*failed, reason.at)[0])
     yield from _later(study)
     if reason.kind == "retry":
         new, _, between = _mend(study)
@@ -417,16 +411,6 @@ def _course(study: Study) -> Iterator[_Sentence]:
     elif reason.kind == "answer" and run.answer not in (None, reason.at):
         listed = _MORE.sub("", reason.words.partition(": ")[2])  # no event holds the count
         yield f"The answer took this from it: {listed}.", reason.evidence
-
-
-def _used_tools(study: Study) -> Iterator[_Sentence]:
-    first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
-    for place, event in enumerate(study.episode.events):
-        if event.type == "tool_call" and event.tool:
-            first.setdefault(clean(event.tool, ARGUMENT), place)
-    if names := tuple(first)[:ARGUMENTS]:
-        how = "succeeded by way of" if study.episode.outcome == "success" else "called"
-        yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names)
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
@@ -470,13 +454,11 @@ def _later(study: Study) -> Iterator[_Sentence]:
     """Yield a sentence about the tries that failed after the first one."""
     run, failed = study.course, study.failed_steps
     if tries := _tries(study)[-3:]:
-        same = [
-            trace.error_line(run.failure[run.result[at] or at]) for at in (failed[0], tries[-1])
-        ]
-        if signature("", same[0]) == signature("", same[1]):
-            yield f"Then {_actions(study, tries)} failed in the same way.", tries
-        else:
-            yield _step(study, tries[-1], f"Then {_actions(study, tries)} failed too")
+        results = (run.result[at] or at for at in (failed[0], tries[-1]))
+        first, last = (signature("", trace.error_line(run.failure[at])) for at in results)
+        then = f"Then {_actions(study, tries)} failed"
+        alike = f"{then} in the same way.", tries
+        yield alike if first == last else _step(study, tries[-1], f"{then} too")
     elif failed[1:] and study.reason and study.reason.kind == "cause":
         yield "It failed again in the same way.", failed[:MOST_CITED]
 
@@ -541,11 +523,12 @@ def _mend(study: Study) -> tuple[str, str, list[int]]:
 def _differing(was: str, now: str) -> tuple[str, str]:
     """Return two texts, or of long ones the parts that differ, with a word around them."""
     edits = difference(was, now).edits if max(len(was), len(now)) > QUOTED // 2 else ()
-    before = re.search(r"(?:\S+\s+)?\S*\Z", was[: edits[0].at]) if edits else None
-    after = re.match(r"\S*(?:\s+\S+)?", was[edits[-1].end :]) if edits else None
-    if before is None or after is None:
+    if not edits:
         return was, now
-    start, end = before.start(), edits[-1].end + after.end()
+    # From the blank before the last word in common to the one after the next word in common.
+    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, edits[0].at))) + 1
+    end = was.find(" ", was.find(" ", edits[-1].end) + 1 or len(was))
+    end = len(was) if end < 0 else end
     left, right = "… " if start else "", " …" if end < len(was) else ""
     parts = was[start:end], now[start : len(now) + end - len(was)]
     return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"

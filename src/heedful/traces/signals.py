@@ -196,23 +196,24 @@ def error_text(failure: str, most: int) -> str:
     lines, at = _find_error(failure)
     first = last = at
     room = most - len(lines[at])
-    while last + 1 < len(lines) and (room := room - len(lines[last + 1]) - 1) >= 0:
-        last += 1
-    room += 0 if last + 1 == len(lines) else len(lines[last + 1]) + 1
-    while first and (room := room - len(lines[first - 1]) - 1) >= 0:
-        first -= 1
+    for end in (len(lines) - 1, 0):
+        while (at := last if end else first) != end:
+            step = 1 if end else -1
+            if (room := room - len(lines[at + step]) - 1) < 0:
+                room += len(lines[at + step]) + 1
+                break
+            first, last = min(first, at + step), max(last, at + step)
     return "\n".join(lines[first : last + 1])
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
     """Return the lines of a failure, and the place of the one that names it; "…" is a banner."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
-    lines = [" ".join(line.split()) for line in last.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
     if trace:
-        ends = [line for line in last.splitlines() if line.strip()]
-        at = next((n for n, line in enumerate(ends) if n and not line[0].isspace()), 0)
+        at = next((n for n, line in enumerate(lines) if n and not line[0].isspace()), 0)
         return lines[at:], 0
-    lines = ["…" if _BANNER.match(line) else line for line in lines] or ["error"]
+    lines = ["…" if _BANNER.match(line) else line for line in lines]
     named = (n for p in _NAMED for n, line in enumerate(lines) if p.search(line))
     return lines, next(named, 0)
 
