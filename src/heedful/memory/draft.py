@@ -9,7 +9,6 @@ the study and checks the answer.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
-from heedful.lessons.words import difference, words
+from heedful.lessons.words import words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
 from heedful.models.contract import Model, tokens
@@ -291,8 +290,8 @@ def _stems(text: str) -> frozenset[str]:
 
 def _said(event: Event) -> str:
     """Return all words of an event: names, texts, and arguments also without quotation marks."""
-    held = event.arguments.items() if isinstance(event.arguments, Mapping) else ()
-    names = (event.agent, event.tool, event.code, *(_as_text(v) for pair in held for v in pair))
+    named = (part for pair in trace.named_arguments(event).items() for part in pair)
+    names = (event.agent, event.tool, event.code, *named)
     bare = trace.output(event.content) if event.content[:1] == "{" else ""
     return "\n".join(filter(None, (*names, bare, event_text(event))))
 
@@ -478,24 +477,10 @@ def _action(event: Event) -> str:
         who = {"user_message": "The user", "llm_response": "The agent"}.get(event.type, "It")
         who = clean(event.agent or event.code, ARGUMENT) or who
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
-    arguments = list(_arguments(event).items())[:ARGUMENTS]
+    arguments = list(trace.named_arguments(event).items())[:ARGUMENTS]
     most = max(ARGUMENT, QUOTED // max(1, len(arguments)))
     listed = ", ".join(_pair(name, value, most) for name, value in arguments)
     return " with ".join(filter(None, (clean(event.tool, ARGUMENT), listed)))
-
-
-def _arguments(event: Event) -> dict[str, str]:
-    """Return the plain arguments of a call as text; one without a name has the name ""."""
-    held = trace.object_arguments(event) if event.type == "tool_call" else ""
-    if isinstance(held, str):
-        return {"": _as_text(held)} if held.strip() else {}
-    return {str(name): _as_text(value) for name, value in held.items()}
-
-
-def _as_text(value: Any) -> str:
-    """Return the value of an argument as text, with visible ends of lines and tabs."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text.strip().replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _pair(name: str, value: str, most: int = QUOTED) -> str:
@@ -510,28 +495,14 @@ def _mend(study: Study) -> tuple[str, str, list[int]]:
     """
     events, failed = study.episode.events, study.failed_steps
     evidence = study.reason.evidence if study.reason else ()
-    old, new = (_arguments(events[at]) for at in (failed[0], evidence[-1]))
-    was, now = list[str](), list[str]()
-    for name in [name for name in {**old, **new} if old.get(name) != new.get(name)][:ARGUMENTS]:
-        parts = _differing(old.get(name, ""), new.get(name, ""))
-        for held, said, part in ((old, was, parts[0]), (new, now, parts[1])):
-            found = f"with {_pair(name, part)}" if name in held else ""
-            said.append(found or f"without {clean(name, ARGUMENT)}")
-    return " and ".join(now), " and ".join(was), [at for at in evidence[:-1] if at not in failed]
+    changes = trace.differences(events[failed[0]], events[evidence[-1]])[:ARGUMENTS]
 
+    def said(values: Iterable[tuple[str, str | None]]) -> str:
+        texts = (f"without {n}" if v is None else f"with {_pair(n, v)}" for n, v in values)
+        return " and ".join(texts)
 
-def _differing(was: str, now: str) -> tuple[str, str]:
-    """Return two texts, or of long ones the parts that differ, with a word around them."""
-    edits = difference(was, now).edits if max(len(was), len(now)) > QUOTED // 2 else ()
-    if not edits:
-        return was, now
-    # From the blank before the last word in common to the one after the next word in common.
-    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, edits[0].at))) + 1
-    end = was.find(" ", was.find(" ", edits[-1].end) + 1 or len(was))
-    end = len(was) if end < 0 else end
-    left, right = "… " if start else "", " …" if end < len(was) else ""
-    parts = was[start:end], now[start : len(now) + end - len(was)]
-    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
+    new, old = said((name, now) for name, _, now in changes), said(c[:2] for c in changes)
+    return new, old, [at for at in evidence[:-1] if at not in failed]
 
 
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
@@ -557,7 +528,10 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
         if new:
             first = f"First {after}. Then call" if after else "Call"
             rule = f"{first} {tool} {new}: {old} it failed."
-    pairs = [("", tool), *(pair for at in steps for pair in _arguments(events[at]).items())]
+    pairs = [
+        ("", tool),
+        *(pair for at in steps for pair in trace.named_arguments(events[at]).items()),
+    ]
     parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
     rule = rule.replace("{tool}", tool).replace("{other}", _action(events[steps[-1]]))
     return rule.replace("{call}", _action(events[steps[0]])), parts

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
+from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.traces.episode import (
     LATE,
@@ -41,6 +42,8 @@ NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
 # Calls of a tool after a failed call that may be its retry.
 AHEAD = 20
+# Characters of two arguments from which only the parts that differ are shown.
+LONG = 180
 # Characters of a text that are used, at its two ends.
 HEAD, TAIL = 6_000, 2_000
 MOST_EVIDENCE = 20  # events that prove one signal
@@ -75,7 +78,6 @@ _NAMED = (
 )
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
-_GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
@@ -446,7 +448,9 @@ def _retries(run: Course) -> Found:
 
 
 def _retry(run: Course, tries: Sequence[int], at: int) -> tuple[int, Sequence[int], float, str]:
-    changed = _change(run, tries[0], at)
+    changes = differences(run.events[tries[0]], run.events[at])
+    became = (f"{quote(n)}: {quote(a or '')!r} became {quote(b or '')!r}" for n, a, b in changes)
+    changed = "; ".join(became) or "nothing"
     # Other steps in between may have made the last try work.
     acts = [n for n in range(tries[0] + 1, at) if run.roles[n] == "act"]
     others = [n for n in acts if not call_failed(run, n) and run.events[n].tool]
@@ -457,22 +461,42 @@ def _retry(run: Course, tries: Sequence[int], at: int) -> tuple[int, Sequence[in
     return at, (*tries, *between, at), 0.9, words
 
 
-def _change(run: Course, before: int, at: int) -> str:
-    """Describe how the second call differs from the first."""
-    old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
-    first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = [key for key in {**old, **new} if old.get(key, _GONE) != new.get(key, _GONE)]
-        became = (
-            f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
-            f" {quote(repr(new.get(key, 'absent')))}"
-            for key in keys[:5]
-        )
-        return "; ".join(became) or "nothing"
-    lines, others = (dict.fromkeys(map(str.strip, text.splitlines())) for text in (first, second))
-    lost = next((line for line in lines if line and line not in others), "")
-    added = next((line for line in others if line and line not in lines), "")
-    return f"{quote(lost)!r} became {quote(added)!r}" if lost or added else "nothing"
+def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
+    """Return the arguments of two calls that differ: name, old value, new value; None is absent.
+
+    Of two long values, only the parts that differ are returned.
+    """
+    was, now = named_arguments(old), named_arguments(new)
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return [(name, *_differing(was.get(name), now.get(name))) for name in names]
+
+
+def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Return two texts; of long ones the parts that differ, with a word around them."""
+    if not was or not now or max(len(was), len(now)) <= LONG:
+        return was, now
+    edits = difference(was, now).edits
+    # From the blank before the last word in common to the one after the next word in common.
+    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, edits[0].at))) + 1
+    end = was.find(" ", was.find(" ", edits[-1].end) + 1 or len(was))
+    end = len(was) if end < 0 else end
+    left, right = "… " if start else "", " …" if end < len(was) else ""
+    parts = was[start:end], now[start : len(now) + end - len(was)]
+    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
+
+
+def named_arguments(event: Event) -> dict[str, str]:
+    """Return the arguments of a call as texts; one without a name has the name "".
+
+    Data become JSON. Ends of lines and tabs are visible, as in JSON.
+    """
+    held = object_arguments(event) if event.type == "tool_call" else {}
+    named = held if isinstance(held, Mapping) else {"": held} if held.strip() else {}
+    texts = {
+        str(name): v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
+        for name, v in named.items()
+    }
+    return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
 
 
 def object_arguments(call: Event) -> Mapping[str, Any] | str:
