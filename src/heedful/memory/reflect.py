@@ -320,6 +320,12 @@ class _Reflector:
                 parents=parents,
                 meta=_meta(study, draft, digest, self.related, kind),
             )
+            if (
+                kind == "strategy"
+                and draft.strategy
+                and not (study.tool or draft.by != drafts.RULES)
+            ):
+                return own  # the fix of a check; if another one contradicts it, a person decides
             return _with_stored_words(own, study, [row for row in rows if row["kind"] == kind])
 
         reflection = lesson("reflection", draft.text(study.episode), draft.trust, importance)
