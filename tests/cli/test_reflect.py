@@ -23,6 +23,9 @@ GOOD = {GOOD!r}
 def good(messages):
     return GOOD
 
+def wild(messages):
+    return GOOD.replace("name the item in full", "ask Mark Twain")
+
 def late(messages):
     raise ModelTimeout("no answer within 3 s")
 
@@ -75,6 +78,18 @@ def test_a_model_words_it(typed):
     first = done.json["episodes"][0]
     assert first["reflection"]["meta"]["by"] == "reflectors:good"
     assert first["strategy"]["text"] == "Before you call price, name the item in full."
+    assert (first["importance"], first["reflection"]["importance"]) == (0.9, 0.8)
+
+
+def test_what_a_model_invents_is_dropped_with_the_reason(typed):
+    dropped = "  dropped  Before you call price, ask Mark Twain. (the events do not contain “Mark"
+    options = "reflect runs.jsonl --model reflectors:wild --no-store"
+    done = typed(
+        (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"), (f"{options} --json", 0)
+    )
+    (text,) = done.json["episodes"][0]["dropped"]
+    assert (text["part"], text["unsupported"]) == ("strategy", ["Mark Twain"])
+    assert "Mark Twain" in text["why"]
 
 
 def test_what_failed_is_told_by_doctor_and_tried_again(typed):
