@@ -327,7 +327,7 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     answer["strategy"] = "Ask Mark Twain."
     (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
     assert (dropped["text"], dropped["part"]) == ("Ask Mark Twain.", "strategy")
-    assert "Mark Twain" in dropped["why"]
+    assert list(dropped["unsupported"]) == ["Mark Twain"]
     do(engine.store_reflection(result, "t", "p"))
     assert (do(kept(store)), do(memory.count())) == (2, 0)
     found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))

@@ -516,5 +516,6 @@ def _document(result: Result) -> dict[str, Any]:
     head["strategy"] = found.strategy and parts(found.strategy, lesson)
     stored = [{**asdict(one), "release": one.release} for one in found.stored]
     head |= {"stored": stored, "release": found.release}
-    head["dropped"] = [{**asdict(one), "why": one.why} for one in found.dropped]
-    return head | parts(found, "signals claims known again busy usage importance confidence")
+    return head | parts(
+        found, "signals claims dropped known again busy usage importance confidence"
+    )

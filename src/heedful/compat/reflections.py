@@ -146,7 +146,7 @@ class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
 
     They are the author's own; `heedful_importance` is heedful's. `dropped` has the `text`, the
-    `part` and the reason `why` of each text of a model that the events do not support.
+    `part` and the `unsupported` words of each text of a model that the events do not support.
     """
 
     reflection_text: str
@@ -165,7 +165,7 @@ class ReflectionResult(Record):
     trust: str | None = None
     release: str | None = None
     heedful_importance: float | None = None
-    dropped: Sequence[Mapping[str, str]] | None = None
+    dropped: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Generated(ReflectionResult):
             lesson.signature.digest,
             strategy.signature.digest if strategy else None,
             heedful_importance=lesson.importance,
-            dropped=[{"text": n.text, "part": n.part, "why": n.why} for n in made.dropped],
+            dropped=[asdict(one) for one in made.dropped],
         )
 
 

@@ -16,6 +16,7 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
+from heedful.memory.draft import Claim
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -395,20 +396,12 @@ class NewEpisode(Body):
 RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
 
 
-class DroppedText(Answer):
-    """A sentence or a strategy of a model that was not kept, and the reason."""
-
-    text: str
-    part: Literal["reflection", "strategy"]
-    why: str
-
-
 class ReflectionOutcome(Answer):
     """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
 
     `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
-    recall, is heedful's. `dropped` are texts of a model that the events do not support, each with
-    the reason `why`. `known` is how often the failure was seen before. `written` names the stored
+    recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
+    events do not contain. `known` is how often the failure was seen before. `written` names the stored
     lessons. If one waits in quarantine, `release` is the command that releases it.
     """
 
@@ -418,7 +411,7 @@ class ReflectionOutcome(Answer):
     importance: float
     heedful_importance: float
     confidence: float
-    dropped: list[DroppedText]
+    dropped: tuple[Claim, ...]
     state: lessons.State
     trust: lessons.Trust
     release: str
@@ -429,9 +422,8 @@ class ReflectionOutcome(Answer):
     def of(cls, result: reflect.Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        dropped = [DroppedText.read(one) for one in result.dropped]
-        own = {"heedful_importance": result.reflection.importance, "dropped": dropped}
-        return cls.read(result, strategy=rule, written=result.stored, **own)
+        own = result.reflection.importance
+        return cls.read(result, strategy=rule, written=result.stored, heedful_importance=own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -196,16 +196,15 @@ def error_text(failure: str, most: int) -> str:
     The lines after it come first. No line is cut unless it is longer than `most` characters.
     """
     lines, at = _find_error(failure)
-    first = last = at
-    room = most - len(lines[at])
-    for end in (len(lines) - 1, 0):
-        while (at := last if end else first) != end:
-            step = 1 if end else -1
-            if (room := room - len(lines[at + step]) - 1) < 0:
-                room += len(lines[at + step]) + 1
-                break
-            first, last = min(first, at + step), max(last, at + step)
-    return "\n".join(lines[first : last + 1])
+    after = _whole(lines[at:], most) or lines[at : at + 1]
+    before = _whole(lines[:at][::-1], most - sum(len(line) + 1 for line in after))
+    return "\n".join([*before[::-1], *after])
+
+
+def _whole(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first lines that have at most `most` characters together."""
+    sizes = accumulate(len(line) + 1 for line in lines)
+    return [line for line, size in zip(lines, sizes, strict=True) if size <= most]
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
@@ -490,21 +489,15 @@ def named_arguments(event: Event) -> dict[str, str]:
 
     Data become JSON. Ends of lines and tabs are visible, as in JSON.
     """
-    held = object_arguments(event) if event.type == "tool_call" else {}
-    named = held if isinstance(held, Mapping) else {"": held} if held.strip() else {}
+    value = call_arguments(event) if event.type == "tool_call" else {}
+    if not isinstance(value, Mapping):
+        text = ends(str(event.content if event.arguments is None else event.arguments))
+        value = {"": text} if text.strip() else {}
     texts = {
         str(name): v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
-        for name, v in named.items()
+        for name, v in value.items()
     }
     return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
-
-
-def object_arguments(call: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call if they are a JSON object, else their text, shortened."""
-    value = call_arguments(call)
-    if isinstance(value, Mapping):
-        return value
-    return ends(str(call.content if call.arguments is None else call.arguments))
 
 
 def _likeness(run: Course, before: int, at: int) -> float:
@@ -512,8 +505,7 @@ def _likeness(run: Course, before: int, at: int) -> float:
 
     In short calls, similar words count as equal.
     """
-    held = (object_arguments(run.events[place]) for place in (before, at))
-    texts = [e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held]
+    texts = [" ".join(named_arguments(run.events[place]).values()) for place in (before, at)]
     words, others = (set(_WORD.findall(text.lower())) for text in texts)
     lost, new = words - others, others - words
     near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0
