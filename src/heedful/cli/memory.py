@@ -516,6 +516,5 @@ def _document(result: Result) -> dict[str, Any]:
     head["strategy"] = found.strategy and parts(found.strategy, lesson)
     stored = [{**asdict(one), "release": one.release} for one in found.stored]
     head |= {"stored": stored, "release": found.release}
-    return head | parts(
-        found, "signals claims dropped known again busy usage importance confidence"
-    )
+    names = "signals claims dropped known again busy usage importance confidence"
+    return head | parts(found, names)

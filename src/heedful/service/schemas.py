@@ -401,8 +401,8 @@ class ReflectionOutcome(Answer):
 
     `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
     recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
-    events do not contain. `known` is how often the failure was seen before. `written` names the stored
-    lessons. If one waits in quarantine, `release` is the command that releases it.
+    events do not contain. `known` is how often the failure was seen before. `written` names the
+    stored lessons. If one waits in quarantine, `release` is the command that releases it.
     """
 
     text: str
