@@ -139,11 +139,14 @@ async def of_lessons(story: Story) -> None:
     # Moved, pruned and cleared.
     lines = await read(lambda db, scope: [*transfer.export_records(db, scope, True)])
     story.called.add(transfer.export_records)
-    effects, waiting = await write(transfer.import_records, lines[1:], "import:x", "ada", "mine")
-    assert (set(effects), waiting) == ({False}, 0)
+    for work in (transfer.rehearse_import, transfer.import_records):
+        effects, waiting = await write(work, lines[1:], "import:x", "ada", "mine")
+        assert (set(effects), waiting) == ({False}, 0)
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1
+    assert await read(lessons.count_examples, "check", "E") == 1
+    assert await write(lessons.clear_type, "check", "other") == 0
     assert await write(lessons.clear) == 1
 
 
@@ -172,7 +175,11 @@ async def of_loops(story: Story) -> None:
     assert [one.id for one in await read(loops.read_many, ["a"])] == ["a"]
     assert [one.id for one in await read(loops.newest, 9)] == ["a"]
     assert [one.id for one in await read(loops.newest, 9, "", "a")] == []
-    assert await read(loops.echoes, "b", 9) == {"x": 1}
+    await write(loops.set_policy, "a", replace(head, policy={**head.policy, "unscored": "again"}))
+    assert (await read(loops.read, "a")).head.policy["unscored"] == "again"
+    await write(loops.note, "a", "a_r1", {"bias: haste": {"tag": "haste"}})
+    assert await read(loops.notes, "a_r1") == {"bias: haste": {"tag": "haste"}}
+    assert await read(loops.echoes, "b", 9) == {"x": 1, "bias: haste": 1}
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
