@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from heedful.errors import Conflict
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Change,
@@ -225,7 +226,8 @@ async def of_calls(story: Story) -> None:
     other = replace(key, id="0" * 12)
     assert await write(keys.insert, other, "hash") == other
     assert (await read(keys.find, other.id)) == (other, "hash")
-    await write(keys.use, other.id)
+    with pytest.raises(Conflict, match="a key with the id 000000000000"):
+        await write(keys.insert, other, "hash")
     assert await read(keys.any_key)
     assert (await write(keys.revoke, key.id)).revoked
     assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}
