@@ -138,7 +138,7 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
-    lines = await read(lambda db, scope: [*transfer.export_records(db, scope, True)])
+    lines = await read(lambda db, scope: [*transfer.export_records(db, scope)])
     story.called.add(transfer.export_records)
     for work in (transfer.rehearse_import, transfer.import_records):
         effects, waiting = await write(work, lines[1:], "import:x", "ada", "mine")
