@@ -338,7 +338,6 @@ async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
     held = sum(one.held for one in place.lessons.values())
     assert len(waiting) == min(200, held)
     place.examples |= {one["id"] for one in waiting}
-    await place.get("quarantine/log")
     await place.get("proof")
     if waiting:
         one = chance.choice(waiting)

@@ -32,7 +32,7 @@ from heedful.loop.replay import Figures
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState, StoredLoop
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> StoredLoop:
+    ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -193,7 +193,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         policy.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
-        return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
+        return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -217,9 +217,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         body |= {"checks": list(checks), "usage": usage}
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> StoredLoop:
-        """Return a loop with its attempts and decisions. Raises NotFound."""
-        return (await self._ask(schemas.LoopRecord, "GET", "loops", loop)).stored
+    async def loop(self, loop: str) -> Plain:
+        """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
+        return cast("Plain", await self.call("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""

@@ -52,7 +52,6 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-    caller.setup.metrics.recalled.inc(len(found))
     return schemas.RecallAnswer(found, list(messages), text, exposure)
 
 
@@ -188,12 +187,6 @@ async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]
     (after,) = cursor_from(page.cursor, int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
-
-
-@quarantine.get("/log")
-async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
-    """List the newest rulings on lessons and sources, with author and reason."""
-    return Page[schemas.Ruling].of(await caller.read(exposures.rulings, limit), limit)
 
 
 @quarantine.post("/revoke")
