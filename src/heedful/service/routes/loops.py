@@ -79,7 +79,7 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
-    (before,) = cursor_from(page.cursor, str) or ("",)
+    before = cursor_from(page.cursor, str) or ""
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
     return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 

@@ -141,7 +141,7 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[schemas.LessonRow]:
     """List the lessons that match all filters, newest first."""
-    (before,) = cursor_from(page.cursor, int) or (LARGEST_ID,)
+    before = cursor_from(page.cursor, int) or LARGEST_ID
     which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
     return Page[schemas.LessonRow].of(rows, page.limit, "id")
@@ -184,7 +184,7 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the lessons in quarantine that wait for a ruling, newest first."""
-    (after,) = cursor_from(page.cursor, int) or (None,)
+    after = cursor_from(page.cursor, int)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
