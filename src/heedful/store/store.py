@@ -445,20 +445,17 @@ class Effects:
     """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
     Every write is an effect, except one that returns a StoredLoop: a loop may be claimed again.
-    `record` is called to store the number and the result of an effect; numbers begin at `first`.
-    `known` holds the effects that an earlier run of the same call stored. They are not written
-    again: the call continues with their stored results.
+    `record` is called to store the number and the result of an effect. `known` holds the effects
+    that an earlier run of the same call stored. They are not written again: the call continues with
+    their stored results.
     """
 
     def __init__(
-        self,
-        record: RecordEffect | None = None,
-        known: Sequence[Mapping[str, Any]] = (),
-        first: int = 0,
+        self, record: RecordEffect | None = None, known: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._record = record
         self._known = list(known)
-        self._next = first
+        self._next = len(known)
         self._extras: list[Extra] = []
 
     def __enter__(self) -> Effects:
@@ -541,13 +538,12 @@ class Call:
 class Before:
     """The stored effects and the stored answer of a call.
 
-    `digest` is "" if nothing is stored. `next` is the number of the call's next effect.
+    `digest` is "" if nothing is stored.
     """
 
     digest: str = ""
     effects: tuple[Mapping[str, Any], ...] = ()
     answer: Mapping[str, Any] | None = None
-    next: int = 0
 
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
@@ -557,7 +553,7 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
         return Before()
     plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
     answer = plain.pop(ANSWER, None)
-    return Before(rows[0]["digest"], tuple(plain.values()), answer, max(plain, default=-1) + 1)
+    return Before(rows[0]["digest"], tuple(plain.values()), answer)
 
 
 @holds("answers")

@@ -1,10 +1,7 @@
 -- Statements that only PostgreSQL understands.
 
 -- name: scopes
-select tenant, project from scopes_there(false);
-
--- name: scopes_waiting
-select tenant, project from scopes_there(true);
+select tenant, project from scopes_there(:waiting);
 
 -- name: find_key
 select id, tenant, name, hash, projects, may, by, at, expires, revoked from key_of(:id);
