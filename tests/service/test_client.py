@@ -176,7 +176,7 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     assert [one["verdict"]["verdict"] for one in stored["decisions"]] == ["again", "done"]
     assert stored["policy"] == kept.head.policy
     assert await client.explain("a/b 1") == str(heedful.explain(loop, policy))
-    (figures,) = await client.replay([policy], loops=["a/b 1"])
+    (figures,) = await client.replay([policy])
     assert (figures.loops, figures.attempts) == (1, 2)
     assert await client.override("a/b 1", "attempts", why="one more") != got
     done = await client.report("a/b 1", 3, output="Hello.", evaluation=wrong(alignment=0.9))

@@ -245,18 +245,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
     async def replay(
-        self,
-        policies: Sequence[Policy | str],
-        *,
-        loops: Sequence[str] | None = None,
-        limit: int = 1_000,
+        self, policies: Sequence[Policy | str], *, limit: int = 1_000
     ) -> list[Figures]:
-        """Replay policies on recorded loops; return, for each policy, its attempts and lost loops.
+        """Replay policies on the newest `limit` loops; return the figures of each policy.
 
-        A loop is lost if it was solved as recorded, but the policy stops before the solution. The
-        recorded loops are `loops`, by default the newest `limit` loops.
+        A loop is lost if it was solved as recorded, but the policy stops before the solution.
         """
-        body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
+        body = {"policies": list(policies), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory

@@ -186,10 +186,9 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to replay on the loops with these ids, or on the newest `limit` loops."""
+    """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 

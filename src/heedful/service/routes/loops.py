@@ -29,7 +29,6 @@ from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page, cursor_from
 from heedful.store import loops as loop_store
-from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
@@ -141,10 +140,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     is stored.
     """
     policies = [policy(notation) for notation in body.policies]
-    if body.loops is None:
-        stored: Sequence[StoredLoop] = await caller.read(loop_store.newest, body.limit)
-    else:
-        stored = [await caller.read(loop_store.read, id) for id in body.loops[: body.limit]]
+    stored = await caller.read(loop_store.newest, body.limit)
     recorded = loop_store.aimed(loop_store.recorded(stored), policies)
     whole, *rows = await asyncio.to_thread(compare, recorded, [loop_store.WHOLE, *policies])
     if not whole.loops:
