@@ -107,6 +107,9 @@ async def test_an_episode_is_handed_over_whole(place, client):
     assert (first["state"], first["digest"]) == ("waiting", episode.digest)
     assert [one["name"] for one in await all_of(client.episodes())] == ["run-17"]
     assert await all_of(client.episodes("reflected")) == []
+    other = heedful.Episode(events, "success", task="Where is order B-3?")
+    done = await client.reflect(other, wait=True)
+    assert (done["state"], bool(done["taught"]["text"])) == ("reflected", True)
 
 
 @over_http

@@ -338,13 +338,14 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
-    async def reflect(self, episode: Episode) -> Plain:
-        """Send a finished run, on which a worker reflects; return its `digest` and its `state`.
+    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
+        """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
 
-        If the same run is sent twice, heedful reflects on it once.
+        With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
+        `taught` is None. If the same run is sent twice, heedful reflects on it once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self.call("POST", "episodes", body=body))
+        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in `state`, or all episodes, newest first."""

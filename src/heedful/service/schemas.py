@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
+from heedful.memory import reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -367,12 +368,37 @@ class NewEpisode(Body):
 RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
 
 
+class ReflectionOutcome(Answer):
+    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
+
+    `known` is how often the failure was seen before. `written` names the stored lessons. If one
+    waits in quarantine, `release` is the command that releases it.
+    """
+
+    text: str
+    by: str
+    strategy: str | None
+    importance: float
+    state: lessons.State
+    trust: lessons.Trust
+    release: str
+    known: int
+    written: tuple[RememberedAnswer, ...]
+
+    @classmethod
+    def of(cls, result: reflect.Reflected) -> Self:
+        """Return the outcome of a reflection."""
+        rule = result.strategy.text if result.strategy else None
+        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
+
+
 @dataclass(frozen=True, slots=True)
 class EpisodeReceipt:
-    """An accepted episode, and whether heedful has reflected on it."""
+    """An accepted episode; `taught` is the lesson from it, if the call waited for a lesson."""
 
     digest: str
     state: EpisodeState
+    taught: ReflectionOutcome | None = None
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
@@ -445,18 +471,20 @@ class LessonRow(LessonSummary):
 class LessonEdit(Body):
     """Changes to a lesson; at least one is needed.
 
-    `pinned` protects the lesson from eviction and pruning. `restored` restores a lesson that a
-    proof retired.
+    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
+    being grouped with similar patterns.
+    `restored` restores a lesson that a proof retired.
     """
 
     pinned: bool | None = None
+    apart: bool | None = None
     restored: Literal[True] | None = None
     why: Short = ""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        if (self.pinned, self.restored) == (None, None):
-            raise ValueError("give pinned or restored")
+        if (self.pinned, self.apart, self.restored) == (None, None, None):
+            raise ValueError("give pinned, apart or restored")
         return self
 
 
