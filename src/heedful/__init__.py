@@ -25,7 +25,6 @@ _NAMES = {
     "lessons.ranking": "Briefing",
     "lessons.signature": "signature",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult Sighting",
-    "lessons.words": "Difference",
     "loop.decide": "Again Decision Done Policy Reasoning Standing Trigger decide reasoning",
     "loop.explain": "Change Explanation explain",
     "loop.policies": "policy",

@@ -87,7 +87,6 @@ BAD = {
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
-    "patterns suggest": (2, "embedder"),
     "prune": (2, "Missing option '--by'"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),

@@ -212,7 +212,7 @@ def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     """Return, for each merged lesson's id, how its text differs from the survivor's text."""
     into = one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
-    return {id: str(difference(one.texts[id], into)) for id in members}
+    return {id: difference(one.texts[id], into) for id in members}
 
 
 def _describe_dream(one: Dream) -> Iterator[str]:

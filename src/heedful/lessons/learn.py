@@ -102,7 +102,7 @@ def _lesson(
         dict(accepted.evaluation.scores) if accepted.evaluation else {},
         clip(finding.evidence),
     )
-    change = str(difference(example.rejected, redact(example.accepted)))
+    change = difference(example.rejected, redact(example.accepted))
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
     text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())

@@ -55,9 +55,7 @@ DAY = 86_400.0
 FIRST = 20
 # The share of loops in which one coin decides over all lessons.
 POOLED = 0.25
-# From this cosine on two lessons are suggested as similar; how many numbers are compared at a time.
-ALIKE = 0.85
-PART = 2**20
+PART = 2**20  # how many numbers are compared at a time
 RULE = "a rule drawn from an earlier run"
 MISTAKE = "what went wrong before, and what mended it"
 _WORD = re.compile(r"\w+")
@@ -146,7 +144,7 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
 
 
 def near_vectors(
-    vectors: Sequence[Sequence[float]], least: float = ALIKE
+    vectors: Sequence[Sequence[float]], least: float
 ) -> Iterator[tuple[int, int, float]]:
     """Yield (first, second, cosine) for each pair of vectors with a cosine of at least `least`."""
     import numpy as np

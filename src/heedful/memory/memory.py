@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
-from heedful.lessons import patterns, proof, ranking
+from heedful.lessons import proof, ranking
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
@@ -40,8 +40,6 @@ from heedful.store.store import Store
 _log = logging.getLogger("heedful")
 
 
-FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
-AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
@@ -228,38 +226,6 @@ class Memory(Transfers):
             raise InvalidInput("digests", digests, "signatures of lessons, at least one")
         records.check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
-
-    async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """Return pairs of lessons with nearly the same meaning, for a person to judge.
-
-        Compares the `AMONG` lessons that were seen most often and merges nothing. Pairs of one
-        group, separated patterns and assertions are left out. Raises InvalidInput without an
-        embedder, ModelError, StoreError.
-        """
-        if self.embedder is None:
-            raise InvalidInput("embedder", None, "an embedder, because vectors are compared")
-        groups = {
-            one["signature"]: "" if entry["apart"] else number
-            for number, entry in enumerate(await self.patterns())
-            for one in entry["patterns"]
-        }
-        lessons = [
-            one
-            for one in await self.top(AMONG)
-            if one["state"] in ("candidate", "verified")
-            and groups.get(one["signature"]) != ""
-            and not patterns.is_assertion(one["error_type"], one["pattern"])
-        ]
-        vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
-        pairs = sorted(ranking.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
-        found = []
-        for a, b, cosine in pairs:
-            one, other = lessons[a], lessons[b]
-            group, theirs = (groups.get(it["signature"], it["signature"]) for it in (one, other))
-            if one["error_type"] == other["error_type"] and group != theirs:
-                facts = [{fact: it[fact] for fact in FACTS} for it in (one, other)]
-                found.append({"cosine": round(cosine, 4), "lessons": facts})
-        return found[:limit]
 
     @telemetry.search
     async def recall(
