@@ -21,7 +21,7 @@ _NAMES = {
     "lessons.lesson": "Example Exposure Filter Match Outcome Quota Reflection Remembered Scope "
     "Signature",
     "lessons.patterns": "Merge Seen Templates",
-    "lessons.proof": "Comparison Effect Proof proof",
+    "lessons.proof": "Comparison Effect Proof",
     "lessons.ranking": "Briefing",
     "lessons.signature": "signature",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult Sighting",

@@ -11,7 +11,7 @@ from heedful.lessons.consolidate import (Proposal)
 from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
     Remembered, Scope, Signature)
 from heedful.lessons.patterns import (Merge, Seen, Templates)
-from heedful.lessons.proof import (Comparison, Effect, Proof, proof)
+from heedful.lessons.proof import (Comparison, Effect, Proof)
 from heedful.lessons.ranking import (Briefing)
 from heedful.lessons.signature import (signature)
 from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
@@ -54,7 +54,7 @@ __all__ = ["Again", "All", "Answer", "Attempt", "Briefing", "Budget", "Candidate
     "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt",
     "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates", "Trigger", "TuningResult",
     "Usage", "Writer", "appraise", "compare", "consolidate", "context", "decide", "episode_of",
-    "explain", "keep_dreaming", "open_model", "open_store", "override", "policy", "proof", "reach",
+    "explain", "keep_dreaming", "open_model", "open_store", "override", "policy", "reach",
     "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
     "self_correcting", "self_rated", "signals", "signature", "targeted", "tune"]
 __version__: str
