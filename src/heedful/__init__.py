@@ -30,7 +30,7 @@ _NAMES = {
     "loop.policies": "policy",
     "loop.reach": "Reach reach",
     "loop.record": "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage",
-    "loop.replay": "Figures RecordedLoop ReplayResult TuningResult compare replay tune",
+    "loop.replay": "Figures RecordedLoop ReplayResult compare replay",
     "loop.stop": "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule",
     "memory.draft": "Claim Draft Prompts self_rated",
     "memory.dream": "Dream Dreams consolidate keep_dreaming",

@@ -23,8 +23,7 @@ from heedful.loop.policies import (policy)
 from heedful.loop.reach import (Reach, reach)
 from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop,
     Override, Usage)
-from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, TuningResult, compare, replay,
-    tune)
+from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, replay)
 from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
     Stop, StopRule)
 from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
@@ -52,9 +51,9 @@ __all__ = ["Again", "All", "Answer", "Attempt", "Briefing", "Budget", "Candidate
     "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
     "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "Result", "RevocationResult",
     "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt",
-    "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates", "Trigger", "TuningResult",
-    "Usage", "Writer", "appraise", "compare", "consolidate", "context", "decide", "episode_of",
-    "explain", "keep_dreaming", "open_model", "open_store", "override", "policy", "reach",
-    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
-    "self_correcting", "self_rated", "signals", "signature", "targeted", "tune"]
+    "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage",
+    "Writer", "appraise", "compare", "consolidate", "context", "decide", "episode_of", "explain",
+    "keep_dreaming", "open_model", "open_store", "override", "policy", "reach", "reasoning",
+    "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting",
+    "self_rated", "signals", "signature", "targeted"]
 __version__: str
