@@ -76,6 +76,16 @@ async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     assert [f.cosine for f in found[0]] == [f.cosine for f in found[1]] != []
 
 
+async def test_without_vectors_the_file_is_smaller_and_memory_embeds_again():
+    memory, other = await everything(), fresh(embedder=FixedEmbedder())
+    data = await exported(memory, vectors=False)
+    assert len(data) < len(DATA)
+    await moved(data, other)
+    there = await other.spaces()
+    assert await other.reembed() == there.behind > 0
+    assert await exported(other, vectors=False) == data
+
+
 async def test_the_scope_is_the_callers():
     store = in_memory()
     acme = Memory(store, Scope("acme", "support"))

@@ -33,9 +33,9 @@ def fresh(scope: Scope | None = None, **options: Any) -> Memory:
     return Memory(in_memory(), scope, **options)
 
 
-async def exported(memory: Memory) -> bytes:
+async def exported(memory: Memory, **options: Any) -> bytes:
     file = BytesIO()
-    await memory.export(file)
+    await memory.export(file, **options)
     return file.getvalue()
 
 

@@ -300,7 +300,7 @@ def _adapter() -> Any:
     return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
 
-def export_records(db: Db, scope: Scope) -> Iterator[Record]:
+def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     """Yield the records of a scope in the order of an export, except `End`.
 
     The examples and sightings of a lesson follow it. Other records are sorted by their lines.
@@ -312,7 +312,7 @@ def export_records(db: Db, scope: Scope) -> Iterator[Record]:
         lesson = _record(LessonRecord, row)
         yield lesson
         rows = db.run("export_examples", {"reflection": row["id"], "author": row["author"]})
-        examples = [_example(lesson.name, one, sources) for one in rows]
+        examples = [_example(lesson.name, one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
     for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
@@ -328,9 +328,11 @@ def _record(kind: type[R], row: Row, **values: Any) -> R:
     return from_row(kind, row, type=fields(kind)[0].default, **values)
 
 
-def _example(lesson: str, row: Row, sources: Callable[[int], set[str]]) -> ExampleRecord:
+def _example(
+    lesson: str, row: Row, sources: Callable[[int], set[str]], vectors: bool
+) -> ExampleRecord:
     vector = None
-    if row["space"] is not None:
+    if vectors and row["space"] is not None:
         vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
     origins = tuple(sorted(sources(row["id"])))
     return _record(ExampleRecord, row, lesson=lesson, sources=origins, vector=vector)
