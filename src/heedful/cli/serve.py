@@ -353,11 +353,10 @@ Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
 Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
 KEYS = columns(
-    "name may projects key made last_used ends",
+    "name may projects key made ends",
     projects=lambda key: key.projects or "all",
     key="shown",
     made="at",
-    last_used=lambda key: key.used or "never",
     ends=lambda key: f"revoked {when(key.revoked)}" if key.revoked else key.expires or "never",
 )
 AUDIT = columns("action subject by detail n at")

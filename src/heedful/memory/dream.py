@@ -86,10 +86,10 @@ class Dreams:
     def __init__(self, memory: Memory) -> None:
         self._store, self._scope = memory.store, memory.scope
 
-    async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """Return the newest dreams, or the newest below the id `before`. Raises InvalidInput."""
+    async def log(self, limit: int = 20) -> list[Dream]:
+        """Return the newest dreams. Raises InvalidInput."""
         check_integer("limit", limit)
-        rows = await self._store.read(self._scope, patterns.log, limit, before=before)
+        rows = await self._store.read(self._scope, patterns.log, limit)
         return [Dream.of(row) for row in rows]
 
     async def show(self, id: int) -> Dream:

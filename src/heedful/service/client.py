@@ -1,4 +1,7 @@
-"""An HTTP client of the service, with the methods, records and errors of the library."""
+"""An HTTP client of the service: what an agent calls, with the records and errors of the library.
+
+`Client.call` reaches every other route, such as those of operators.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -20,15 +23,12 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
-from heedful.lessons.consolidate import Mode
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
 from heedful.loop.replay import Figures
-from heedful.memory.dream import Dream
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
@@ -355,102 +355,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in `state`, or all episodes, newest first."""
         return self._pages("episodes", state=state)
-
-    def reflections(
-        self,
-        *,
-        kind: str = "",
-        error_type: str = "",
-        tag: str = "",
-        state: records.State | None = None,
-    ) -> AsyncIterator[Plain]:
-        """Yield the lessons that match all filters, newest first."""
-        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
-
-    async def reflection(self, id: int) -> Plain:
-        """Return the lesson with this id. Raises NotFound."""
-        return cast("Plain", await self.call("GET", "reflections", id))
-
-    async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
-
-        The service records `why`. Raises NotFound, Forbidden.
-        """
-        await self._edit(id, "pinned", pinned, why)
-
-    async def restore(self, id: int, *, why: str = "") -> None:
-        """Restore a lesson that a proof retired, and record `why`. Raises NotFound, Forbidden."""
-        await self._edit(id, "restored", True, why)
-
-    async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
-        """Set a field of a lesson; try again if the lesson was edited in the meantime."""
-        while True:
-            headers = {"if-match": (await self.reflection(id))["edition"]}
-            body = {name: value, "why": why}
-            with suppress(errors.Changed):
-                await self.call("PATCH", "reflections", id, body=body, headers=headers)
-                return
-
-    @property
-    def quarantine(self) -> Quarantine:
-        """Return the project's quarantine, with methods that show, release, reject and revoke."""
-        return Quarantine(self)
-
-    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, if recall stays as good; `dry_run` changes nothing."""
-        body = {"mode": mode, "dry_run": dry_run}
-        answer = await self.call("POST", "dreams", body=body)
-        return _read(Dream, {**answer, "found": answer["nothing"]})
-
-    async def dreams(self, limit: int = 20) -> list[Dream]:
-        """Return the newest dreams (consolidations), newest first."""
-        rows = (await self.call("GET", "dreams", limit=limit))["items"]
-        return [_read(Dream, {**row, "found": row["nothing"]}) for row in rows]
-
-    async def rollback(self, dream: int, *, why: str = "") -> int:
-        """Undo a dream; return the number of restored lessons. Raises NotFound, RollbackRefused."""
-        answer = await self.call("POST", "dreams", dream, "rollback", body={"why": why})
-        return _read(int, answer["lessons"])
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantine:
-    """The quarantine of a project, as `Client.quarantine` returns it.
-
-    To release, reject or revoke, the key needs the permission `approve`.
-    """
-
-    client: Client
-
-    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """Return the lessons in quarantine that wait for a ruling, newest first."""
-        page = await self.client.call("GET", "quarantine", limit=limit)
-        return _read(list[QuarantinedLesson], page["items"])
-
-    async def show(self, id: int) -> QuarantinedLesson:
-        """Return a lesson that is or was in quarantine, with its provenance. Raises NotFound."""
-        return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
-
-    async def release(self, id: int, *, why: str = "") -> None:
-        """Release a lesson from quarantine with trust operator. Raises NotFound, NotQuarantined."""
-        await self.client.call("POST", "quarantine", id, "release", body={"why": why})
-
-    async def reject(self, id: int, *, why: str = "") -> None:
-        """Retire a lesson in quarantine; never recall its text. Raises NotFound, NotQuarantined."""
-        await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
-
-    async def revoke(
-        self, source: str, *, why: str = "", dry_run: bool = False
-    ) -> RevocationResult:
-        """Remove everything derived from a source; `dry_run` only counts it. Raises NotFound."""
-        body = {"source": source, "why": why, "dry_run": dry_run}
-        answer = await self.client.call("POST", "quarantine", "revoke", body=body)
-        return _read(RevocationResult, answer)
-
-    async def log(self, limit: int = 50) -> list[Plain]:
-        """Return the newest rulings on lessons and sources, each with its author and reason."""
-        page = await self.client.call("GET", "quarantine", "log", limit=limit)
-        return _read(list[Plain], page["items"])
 
 
 def _document(record: Any) -> Any:

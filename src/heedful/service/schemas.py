@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
-from heedful.memory import dream, reflect
+from heedful.memory import reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -611,7 +611,7 @@ class ProofAnswer:
     holdout: float
 
 
-# Quarantine and dreams
+# Quarantine
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
@@ -641,18 +641,6 @@ class RevocationAnswer(trust.RevocationResult):
 
     source: str
     revoked: bool
-
-
-class NewDream(Body):
-    """A consolidation: "lite" compares all lessons, "full" only with those of the last 24 hours."""
-
-    mode: Literal["lite", "full"] = "lite"
-    dry_run: bool = False
-
-
-DreamRecord = Annotated[
-    dream.Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
-]
 
 
 # Keys and the audit

@@ -28,7 +28,6 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.TraceFileError: (422, "invalid_traces"),
     errors.OverrideRefused: (409, "override_refused"),
     errors.NotQuarantined: (409, "not_quarantined"),
-    errors.RollbackRefused: (409, "rollback_refused"),
     errors.Changed: (412, "changed"),
     errors.QuotaExceeded: (409, "quota_exceeded"),
     errors.Conflict: (409, "conflict"),

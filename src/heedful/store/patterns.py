@@ -252,15 +252,13 @@ def _carry_out(
     return replace(proposal, outcome="done")
 
 
-def log(
-    db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
-) -> list[Mapping[str, Any]]:
-    """Return dreams as plain data, newest first: only dream `id`, or all with ids below `before`.
+def log(db: Db, scope: Scope, limit: int, id: int | None = None) -> list[Mapping[str, Any]]:
+    """Return dreams as plain data, newest first; with `id`, only this dream.
 
     `texts` maps the ids of a dream's lessons to the texts of these lessons.
     """
     found: list[Mapping[str, Any]] = []
-    for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
+    for row in db.all("read_dreams", scope, limit=limit, dream=id):
         report = json.loads(row["report"])
         ids = {n for one in report["proposals"] for n in (*one["members"], one["survivor"])}
         named = db.all("texts_of", scope, ids=json.dumps(sorted(ids)))

@@ -1,4 +1,4 @@
-"""Routes for the memory of a project: recall, proof, lessons, quarantine and dreams."""
+"""Routes for the memory of a project: recall, proof, lessons and quarantine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
@@ -228,30 +227,3 @@ async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
     return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
-
-
-dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
-
-
-@dreams.post("")
-async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
-    """Merge lessons that say the same, unless recall gets worse; a rollback undoes the merge."""
-    if not body.dry_run:
-        caller.record("dream", caller.scope.project, mode=body.mode)
-    return await consolidate(caller.memory, by=caller.by, mode=body.mode, dry_run=body.dry_run)
-
-
-@dreams.get("", name="log")
-async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
-    """List the dreams, newest first; `nothing` says why a dream changed nothing."""
-    (before,) = cursor_from(page.cursor, int) or (None,)
-    rows = await Dreams(caller.memory).log(page.limit + 1, before)
-    return Page[schemas.DreamRecord].of(rows, page.limit, "id")
-
-
-@dreams.post("/{id}/rollback")
-async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Undo a dream and return the number of restored `lessons`; changes after the dream remain."""
-    caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
-    back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
-    return {"id": id, "lessons": back}

@@ -63,7 +63,6 @@ where l.state <> 'superseded' and l.id <> :subject limit 1;
 -- name: read_dreams
 select id, report, by, at, undone from dream
 where tenant = :tenant and project = :project and (cast(:dream as bigint) is null or id = :dream)
-  and (cast(:before as bigint) is null or id < :before)
 order by id desc limit :limit;
 
 -- name: texts_of

@@ -8,7 +8,7 @@ select distinct tenant, project from episode where state = 'waiting'
 union select distinct tenant, project from trace where state = 'open';
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key where id = :id;
+select id, tenant, name, hash, projects, may, by, at, expires, revoked from key where id = :id;
 
 -- name: any_key
 select exists (select 1 from key) as n;

@@ -297,7 +297,7 @@ create table supersession (
 create index supersession_subject on supersession (what, subject);
 
 -- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
--- tenant. `may` is a JSON list of read, write, approve and admin. `used` is at most a minute late.
+-- tenant. `may` is a JSON list of permissions.
 create table key (
   id text not null primary key,
   tenant text not null,
@@ -308,7 +308,6 @@ create table key (
   by text not null,
   at real not null,
   expires real,
-  used real,
   revoked real
 ) without rowid;
 
