@@ -106,8 +106,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    own = _own(stop.flat(policy.rules)) or type(policy.improvement) is not record.Improvement
-    if waiting or own:
+    if waiting or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
         most = min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
@@ -162,7 +161,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     """Convert a history to a loop in which no attempt passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
-    gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
+    gain = max(1, thousandths(policy.improvement.min_gain))
     # With more errors than the best, an attempt does not improve, even with a better score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
