@@ -70,7 +70,7 @@ MISTAKES = [
 FILES: Any = {
     "loop-trace": (
         json.dumps(TRACES),
-        [("check", 2), ("error", 1), ("error", 1)],
+        [("check", 2)],
         {5: "loop_id", 6: "repeated_tags", 7: "time"},
     ),
     "memories": (

@@ -153,12 +153,9 @@ def dream(
     """Merge lessons that say the same, if recall stays as good. `rollback` undoes a dream."""
     if context.invoked_subcommand is not None:
         return 0
-    options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
-    unchanged = "stopped; nothing was changed"
+    work: Any = partial(consolidate, mode=mode, dry_run=dry_run, by=by)
     with Progress() as progress:
-        options["progress"] = partial(progress.counted, noun="texts")
-        work = partial(consolidate, **options)
-        one = ask(work, progress=progress.fetched, stopped=unchanged)
+        one = ask(work, progress=progress.fetched, stopped="stopped; nothing was changed")
     then: list[object] = ["lessons"]
     if dry_run and one.done:
         then = ["dream", *(["--mode", mode] if mode != "lite" else [])]

@@ -242,7 +242,7 @@ def _data(row: Row, field: str) -> dict[str, Any]:
 
 
 def _of_trace(row: Row) -> list[Reflection]:
-    """Return a lesson for each repeated bias tag, and one for the reason of the decision.
+    """Return a lesson for each repeated bias tag.
 
     heedful learns a bias tag under the same name, so that all its sightings are counted together.
     """
@@ -252,10 +252,6 @@ def _of_trace(row: Row) -> list[Reflection]:
         found = bias({"tag": storable(tag)})
         text = f"{found.message}. {found.fix}"
         made.append(_lesson("check", PESSIMIST, text, found.key, (PESSIMIST,), loop))
-    if reason := _text(row, "rerun_reason"):
-        head = "The loop was stopped" if row.get("force_finalize") else "The loop had to run again"
-        text = f"{head}: {reason.replace('_', ' ')}. {_text(row, 'rerun_reason_detail')}"
-        made.append(_lesson("error", "rerun", text.strip(), reason, ("rerun",), loop))
     return made
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,6 @@ from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_
 from heedful.redact import redact
 from heedful.store import patterns, search
 
-# Called with the step, how much of it is done, and how much there is.
-DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
 FOUND = 5  # results of a stored query that recall must keep
 WORSE = "a stored query would find it further down, or not at all"
@@ -116,7 +114,6 @@ async def consolidate(
     mode: Mode = "lite",
     dry_run: bool = False,
     by: str = "heedful",
-    progress: DreamProgress | None = None,
 ) -> Dream:
     """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 
@@ -133,13 +130,13 @@ async def consolidate(
     check_actor(by, "")
     now = time.time()
     rows = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
-    made = await _vectors(memory, [one.text for one, vector in rows if vector is None], progress)
+    made = await _vectors(memory, [one.text for one, vector in rows if vector is None])
     lessons = {lesson.id: lesson for lesson, _ in rows}
     own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
     vectors = [vector for vector in own.values() if vector is not None] or None
     found = await asyncio.to_thread(rules.propose, list(lessons.values()), vectors, mode, now)
     asked = await _queries(memory, found.merges, lessons, own)
-    proposals = await _rehearse(memory, found.merges, lessons, asked, progress)
+    proposals = await _rehearse(memory, found.merges, lessons, asked)
     proposals += found.contradictions
     proposals += rules.retirements(lessons.values(), (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
@@ -170,17 +167,13 @@ async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "h
         await asyncio.sleep(every)
 
 
-async def _vectors(
-    memory: Memory, texts: Sequence[str], progress: DreamProgress | None = None
-) -> dict[str, Vector]:
+async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
     """Return the vector of each text; without an embedder, None for each text."""
     vectors: dict[str, Vector] = dict.fromkeys(texts)
     if memory.embedder is not None:
         for n in range(0, len(texts), BATCH):
             batch = texts[n : n + BATCH]
             vectors.update(zip(batch, await embed(memory.embedder, batch), strict=True))
-            if progress is not None:
-                progress("embedding", n + len(batch), len(texts))
     return vectors
 
 
@@ -204,7 +197,6 @@ async def _rehearse(
     proposals: Sequence[Proposal],
     lessons: Mapping[int, Lesson],
     asked: Mapping[str, Vector],
-    progress: DreamProgress | None,
 ) -> list[Proposal]:
     """Return the proposals; those that make recall worse have the outcome `WORSE`.
 
@@ -212,12 +204,10 @@ async def _rehearse(
     """
     left, space = dict(enumerate(proposals)), space_of(memory.embedder)
     found: dict[str, Sequence[Match]] = {}
-    for n, (query, vector) in enumerate(asked.items(), 1):
+    for query, vector in asked.items():
         found[query] = await memory.store.read(
             memory.scope, search.search, query, space, vector, LEG
         )
-        if progress is not None:
-            progress("rehearsing", n, len(asked))
     before = {query: _names(query, matches) for query, matches in found.items()}
     dropped: set[int] = {-1}
     while left and dropped:
