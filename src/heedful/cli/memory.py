@@ -153,9 +153,10 @@ def dream(
     """Merge lessons that say the same, if recall stays as good. `rollback` undoes a dream."""
     if context.invoked_subcommand is not None:
         return 0
-    work: Any = partial(consolidate, mode=mode, dry_run=dry_run, by=by)
+    options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
     with Progress() as progress:
-        one = ask(work, progress=progress.fetched, stopped="stopped; nothing was changed")
+        work, unchanged = partial(consolidate, **options), "stopped; nothing was changed"
+        one = ask(work, progress=progress.fetched, stopped=unchanged)
     then: list[object] = ["lessons"]
     if dry_run and one.done:
         then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
