@@ -122,7 +122,6 @@ def test_runs_and_their_statistics(ran):
     out = ran(("runs forecast --stats", 0)).out
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
     assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
-    assert rows["train"][:4] == ["2", "2", "2", "2"]
     counts = ran(("runs forecast --stats --json", 0)).json["stats"]
     assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
 

@@ -2,8 +2,7 @@
 
 The results of stored queries are ranked again as if the merges were done, and a merge that makes
 them worse is dropped. The other merges are one transaction, which can be rolled back. Lessons that
-contradict each other, and lessons proven to hurt or to make no difference, are listed for a person
-to decide about.
+contradict each other are listed for a person to decide about.
 """
 
 from __future__ import annotations
@@ -120,8 +119,8 @@ async def consolidate(
     The mode "lite" compares all lessons, for use on demand. The mode "full" is for periodic use: it
     merges only pairs with a lesson that was seen in the last 24 hours and has an importance of at
     least 0.6, and it needs at least 3 such lessons. Rules for one failure that contradict each
-    other, and lessons proven to hurt or to make no difference, are listed for a person. All changes
-    are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is written.
+    other are listed for a person. All changes are one recorded transaction, which `Dreams.rollback`
+    undoes. With `dry_run` nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
@@ -138,7 +137,6 @@ async def consolidate(
     asked = await _queries(memory, found.merges, lessons, own)
     proposals = await _rehearse(memory, found.merges, lessons, asked)
     proposals += found.contradictions
-    proposals += rules.retirements(lessons.values(), (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0

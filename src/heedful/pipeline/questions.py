@@ -197,12 +197,12 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Figures about one check or stage `name`: how often it failed, and how often a retry helped.
+    """Figures about the check `name`: how often it failed, and how often a retry helped.
 
-    For a check, `runs` counts the runs of stages that asked it, and `failed` the attempts that
-    failed it. For a stage, they count its runs and its failed attempts. `stages` counts the runs
-    that ended and had a failed attempt, `recovered` those of them that passed in the end. `cost` is
-    the cost of attempts after a failed attempt; if several checks failed, each has the full cost.
+    `runs` counts the runs of stages that asked it, `failed` the attempts that failed it, `stages`
+    the runs of stages that ended and had a failed attempt, `recovered` those of them that passed in
+    the end. `cost` is the cost of attempts after a failed attempt; if several checks failed, each
+    has the full cost.
     """
 
     name: str
@@ -214,7 +214,7 @@ class Count:
 
     @classmethod
     def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count how often the check or stage `name` failed.
+        """Count how often the check `name` failed.
 
         `tried` pairs each stage with one flag for each attempt: True if the attempt failed.
         """
@@ -227,11 +227,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures over `runs` runs for each check and each stage; `cost` is the cost of all retries."""
+    """Figures over `runs` runs for each check; `cost` is the cost of all retries."""
 
     runs: int
     checks: tuple[Count, ...]
-    stages: tuple[Count, ...]
     cost: AttemptCost
 
 
@@ -239,11 +238,8 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
-    stages: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
     checks: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
     for stage in tried:
-        fails = [made.overall_status == "failed" for made in stage.attempts]
-        stages[stage.name].append((stage, fails))
         failed = [{check.check_name for check in made.failed} for made in stage.attempts]
         asked = (check.check_name for made in stage.attempts for check in made.checks)
         for name in dict.fromkeys(asked):
@@ -251,5 +247,4 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     counts = [Count.of(*item) for item in checks.items()]
     counts.sort(key=lambda count: -count.failed)
     retries = AttemptCost.of(made for stage in tried for made in stage.attempts[1:])
-    by_stage = tuple(Count.of(*item) for item in stages.items())
-    return Statistics(len(listed), tuple(counts), by_stage, retries)
+    return Statistics(len(listed), tuple(counts), retries)
