@@ -33,7 +33,7 @@ _NAMES = {
     "loop.replay": "Figures RecordedLoop ReplayResult compare replay",
     "loop.stop": "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule",
     "memory.draft": "Claim Draft Prompts self_rated",
-    "memory.dream": "Dream Dreams consolidate keep_dreaming",
+    "memory.dream": "Dream Dreams consolidate",
     "memory.memory": "Memory Quarantine Spaces",
     "memory.reflect": "Reflected episode_of reflect reflect_waiting",
     "memory.transfer": "Exported Imported",

@@ -27,7 +27,7 @@ from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, r
 from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
     Stop, StopRule)
 from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
-from heedful.memory.dream import (Dream, Dreams, consolidate, keep_dreaming)
+from heedful.memory.dream import (Dream, Dreams, consolidate)
 from heedful.memory.memory import (Memory, Quarantine, Spaces)
 from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
 from heedful.memory.transfer import (Exported, Imported)
@@ -53,7 +53,7 @@ __all__ = ["Again", "All", "Answer", "Attempt", "Briefing", "Budget", "Candidate
     "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt",
     "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage",
     "Writer", "appraise", "compare", "consolidate", "context", "decide", "episode_of", "explain",
-    "keep_dreaming", "open_model", "open_store", "override", "policy", "reach", "reasoning",
-    "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting",
+    "open_model", "open_store", "override", "policy", "reach", "reasoning", "reflect",
+    "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting",
     "self_rated", "signals", "signature", "targeted"]
 __version__: str

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import heedful
 from heedful.errors import InvalidInput, NotFound, RollbackRefused, StoreError
 from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature, strategy_signature
@@ -322,55 +319,3 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
         await memory.store.close()
 
     asyncio.run(run())
-
-
-# Periodic dreams
-
-
-async def dreaming_until(memory: Memory, enough: Callable[[], Any]) -> asyncio.Task[None]:
-    """The task, cancelled as soon as that is so."""
-    task = asyncio.create_task(heedful.keep_dreaming(memory, 0))
-    while not await enough():
-        await asyncio.sleep(0)
-        assert not task.done()
-    task.cancel()
-    await asyncio.wait([task])
-    return task
-
-
-def dreams(memory: Memory, count: int) -> Callable[[], Any]:
-    async def enough() -> bool:
-        return len(await Dreams(memory).log()) >= count
-
-    return enough
-
-
-@pytest.mark.sqlite  # the test renames a table of the file
-def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, caplog):
-    def rename(old: str, new: str) -> None:
-        db = sqlite3.connect(path)
-        db.execute(f"alter table {old} rename to {new}")
-        db.close()
-
-    async def failed() -> bool:
-        if len(caplog.records) < 2:
-            return False
-        if not mended:
-            rename("away", "dream")
-            mended.append(True)
-        return bool(await dreams(memory, 1)())
-
-    mended: list[bool] = []
-
-    async def run():
-        await memory.remember("k", TEXT, importance=0.7)
-        rename("dream", "away")
-        return await dreaming_until(memory, failed)
-
-    with caplog.at_level(logging.WARNING, "heedful"):
-        assert asyncio.run(run()).cancelled()
-    told: Any = caplog.records[0]
-    assert (told.message, told.error) == ("dream_failed", "StoreError")
-    assert "consolidate" in told.traceback
-    assert {one.mode for one in asyncio.run(Dreams(memory).log())} == {"full"}
-    assert TEXT not in caplog.text

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from heedful.errors import InvalidInput, ModelError, NotFound, StoreError
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import consolidate as rules
-from heedful.lessons.consolidate import LOOKBACK, MODES, Lesson, Mode, Proposal
+from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
-from heedful.loop.record import LARGEST, check_integer, check_number
-from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_of
+from heedful.loop.record import check_integer
+from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search
 
@@ -148,21 +148,6 @@ async def consolidate(
     texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
     report |= {"id": id, "by": by, "at": now, "texts": texts}
     return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
-
-
-async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "heedful") -> None:
-    """Consolidate in mode "full" now and every `every` seconds, until the task is cancelled.
-
-    A StoreError or a ModelError is logged as `dream_failed`, without content, and the next dream
-    takes place as planned. Raises InvalidInput.
-    """
-    check_number("every", every, 0, LARGEST)
-    while True:
-        try:
-            await consolidate(memory, mode="full", by=by)
-        except (StoreError, ModelError) as error:
-            log_failure("dream_failed", error)
-        await asyncio.sleep(every)
 
 
 async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
