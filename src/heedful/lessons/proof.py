@@ -178,12 +178,6 @@ class Proof:
     lessons: tuple[Comparison, ...]
     pending: int
 
-    @property
-    def retire(self) -> tuple[LessonName, ...]:
-        """The lessons that are proven to hurt."""
-        hurting = (each.lesson for each in self.lessons if each.conclusion == "hurts")
-        return tuple(lesson for lesson in hurting if lesson is not None)
-
 
 def is_due(outcomes: int) -> bool:
     """Return True if a proof is due after so many outcomes: every 20th, and less often from 512 on.
