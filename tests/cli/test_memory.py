@@ -244,7 +244,7 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
         (f"recall '{TASK}' --json", 0),
     ).json
     assert there["examples"][0]["cosine"] == pytest.approx(1.0)
-    assert there["spaces"] == {"space": "fixed/64", "here": 1, "elsewhere": {}, "nowhere": 0}
+    assert there["spaces"] == {"space": "fixed/64", "here": 1, "behind": 0}
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     session(
         (f"recall '{TASK}' --json", 0, '"spaces": null'),

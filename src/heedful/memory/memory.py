@@ -12,7 +12,7 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal, cast
 
@@ -49,34 +49,25 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """The number of texts (examples and lessons) with a vector in each embedding space.
+    """How many texts (examples and lessons) have a vector in the space of the embedder in use.
 
-    `space` is the space of the embedder in use, "" without an embedder. `here` counts the texts
-    with a vector in this space, `elsewhere` those in each other space, and `nowhere` those without
-    a vector. Recall compares only vectors of its own space; it finds all other texts by words.
+    `space` is this space, "" without an embedder. `here` counts the texts with a vector in it, and
+    `behind` the texts that `reembed` would embed. Recall finds the latter by words.
     """
 
     space: str
     here: int = 0
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    nowhere: int = 0
+    behind: int = 0
 
     @classmethod
     def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Return the counts as seen from `space`; the key "" counts texts without a vector."""
-        elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
-        return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
-
-    @property
-    def behind(self) -> int:
-        """The number of texts that `reembed` would embed; 0 without an embedder."""
-        return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
+        """Return the counts as seen from `space`; `counts` has the number of texts by space."""
+        here = counts.get(space, 0)
+        return cls(space, here, sum(counts.values()) - here) if space else cls("")
 
     def __str__(self) -> str:
-        others = [f"{count} in {space}" for space, count in self.elsewhere.items()]
-        nowhere = [f"{self.nowhere} without a vector"] if self.nowhere else []
-        here = [f"{self.here} in {self.space}"] if self.space else []
-        return ", ".join([*here, *others, *nowhere])
+        rest = f", {self.behind} without a vector" if self.behind else ""
+        return f"{self.here} in {self.space}{rest}"
 
 
 def space_of(embedder: Embedder | None) -> str:
