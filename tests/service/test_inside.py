@@ -93,11 +93,9 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     assert await store.read(SCOPE, search.spaces) == {"": 3}
     await done(replace(tools, embedder=FixedEmbedder()), "embed")
     assert await store.read(SCOPE, search.spaces) == {"fixed/64": 3}
-    await done(tools, "dream", mode="lite")
+    await done(tools, "dream")
     await done(replace(tools, enabled=False), "dream")
-    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [("lite", jobs.ACTOR)]
-    with pytest.raises(errors.InvalidInput, match="mode"):
-        await done(tools, "dream", mode="deep")
+    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [("full", jobs.ACTOR)]
     await done(replace(tools, keep=1), "prune")
     assert await store.read(SCOPE, lesson_store.count) == 1
 

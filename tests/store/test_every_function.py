@@ -113,7 +113,8 @@ async def of_lessons(story: Story) -> None:
     listed = await read(patterns.list_lessons, LessonFilter(), 9)
     assert [row["id"] for row in listed] == [third.id, second.id, first.id]
     edition = (await read(patterns.one, first.id))["edition"]
-    assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
+    change = Change(pinned=False)
+    assert not (await write(patterns.amend, first.id, edition, change, "ada", ""))["pinned"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
     assert (await read(patterns.seen, one.signature)).count == 1
     assert await read(patterns.list_patterns) == []

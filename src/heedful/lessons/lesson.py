@@ -284,12 +284,11 @@ class LessonFilter:
 class Change:
     """What an operator changes in a lesson; None or False leaves the field as it is.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it.
+    `pinned` protects the lesson from eviction and pruning. `restored` brings the lesson back after
+    a proof retired it.
     """
 
     pinned: bool | None = None
-    apart: bool | None = None
     restored: bool = False
 
 

@@ -32,7 +32,7 @@ from heedful.loop.replay import Figures
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState, StoredLoop
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> StoredLoop:
+    ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -193,7 +193,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         policy.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
-        return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
+        return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -217,9 +217,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         body |= {"checks": list(checks), "usage": usage}
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> StoredLoop:
-        """Return a loop with its attempts and decisions. Raises NotFound."""
-        return (await self._ask(schemas.LoopRecord, "GET", "loops", loop)).stored
+    async def loop(self, loop: str) -> Plain:
+        """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
+        return cast("Plain", await self.call("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -245,18 +245,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
     async def replay(
-        self,
-        policies: Sequence[Policy | str],
-        *,
-        loops: Sequence[str] | None = None,
-        limit: int = 1_000,
+        self, policies: Sequence[Policy | str], *, limit: int = 1_000
     ) -> list[Figures]:
-        """Replay policies on recorded loops; return, for each policy, its attempts and lost loops.
+        """Replay policies on the newest `limit` loops; return the figures of each policy.
 
-        A loop is lost if it was solved as recorded, but the policy stops before the solution. The
-        recorded loops are `loops`, by default the newest `limit` loops.
+        A loop is lost if it was solved as recorded, but the policy stops before the solution.
         """
-        body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
+        body = {"policies": list(policies), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory
@@ -343,14 +338,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
-    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
-        """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
+    async def reflect(self, episode: Episode) -> Plain:
+        """Send a finished run, on which a worker reflects; return its `digest` and its `state`.
 
-        With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
-        `taught` is None. If the same run is sent twice, heedful reflects on it once.
+        If the same run is sent twice, heedful reflects on it once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
+        return cast("Plain", await self.call("POST", "episodes", body=body))
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in `state`, or all episodes, newest first."""

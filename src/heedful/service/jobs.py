@@ -24,7 +24,6 @@ from typing import Any, Literal
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
@@ -151,10 +150,10 @@ async def embed(tools: Tools, scope: Scope) -> None:
         await tools.memory(scope).reembed()
 
 
-async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
-    """Merge lessons that say the same. Raises InvalidInput, ModelError, StoreError."""
+async def dream(tools: Tools, scope: Scope) -> None:
+    """Merge lessons that say the same. Raises ModelError, StoreError."""
     if tools.enabled:
-        await consolidate(tools.memory(scope), mode=mode, by=ACTOR)
+        await consolidate(tools.memory(scope), mode="full", by=ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:

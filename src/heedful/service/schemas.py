@@ -15,12 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
-from heedful.memory import reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
+from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
@@ -187,10 +186,9 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to replay on the loops with these ids, or on the newest `limit` loops."""
+    """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
@@ -272,14 +270,6 @@ class AttemptRecord(Answer):
         """Return an attempt with its output."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
-    @property
-    def attempt(self) -> record.Attempt:
-        """Return the attempt as a record of the library."""
-        text = None if self.output is None else record.Candidate.of(self.output).text
-        plain = self.model_dump(exclude={"digest", "output"})
-        plain["candidate"] = {"digest": self.digest, "text": text}
-        return codec.from_document(record.Attempt, plain)
-
 
 class DecisionRecord(Answer):
     """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
@@ -296,12 +286,6 @@ class DecisionRecord(Answer):
         """Return a decision with the code of its reason."""
         verdict = codec.verdict_to(decision.verdict)
         return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
-
-    @property
-    def decision(self) -> decide.Decision:
-        """Return the decision as a record of the library."""
-        plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
-        return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
@@ -330,18 +314,6 @@ class LoopRecord(LoopSummary):
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
-
-    @property
-    def stored(self) -> StoredLoop:
-        """Return the stored loop, without its journal."""
-        goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
-        attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
-        loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
-        head = Head(self.task, self.goals, self.policy, self.context)
-        outputs = tuple(one.output for one in self.made)
-        decisions = tuple(one.decision for one in self.decisions)
-        times = self.created, self.updated
-        return StoredLoop(self.id, head, loop, outputs, decisions, {}, 0, *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,37 +367,12 @@ class NewEpisode(Body):
 RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
 
 
-class ReflectionOutcome(Answer):
-    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
-
-    `known` is how often the failure was seen before. `written` names the stored lessons. If one
-    waits in quarantine, `release` is the command that releases it.
-    """
-
-    text: str
-    by: str
-    strategy: str | None
-    importance: float
-    state: lessons.State
-    trust: lessons.Trust
-    release: str
-    known: int
-    written: tuple[RememberedAnswer, ...]
-
-    @classmethod
-    def of(cls, result: reflect.Reflected) -> Self:
-        """Return the outcome of a reflection."""
-        rule = result.strategy.text if result.strategy else None
-        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodeReceipt:
-    """An accepted episode; `taught` is the lesson from it, if the call waited for a lesson."""
+    """An accepted episode, and whether heedful has reflected on it."""
 
     digest: str
     state: EpisodeState
-    taught: ReflectionOutcome | None = None
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
@@ -498,20 +445,18 @@ class LessonRow(LessonSummary):
 class LessonEdit(Body):
     """Changes to a lesson; at least one is needed.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
-    being grouped with similar patterns.
-    `restored` restores a lesson that a proof retired.
+    `pinned` protects the lesson from eviction and pruning. `restored` restores a lesson that a
+    proof retired.
     """
 
     pinned: bool | None = None
-    apart: bool | None = None
     restored: Literal[True] | None = None
     why: Short = ""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        if (self.pinned, self.apart, self.restored) == (None, None, None):
-            raise ValueError("give pinned, apart or restored")
+        if (self.pinned, self.restored) == (None, None):
+            raise ValueError("give pinned or restored")
         return self
 
 
@@ -614,17 +559,6 @@ class ProofAnswer:
 # Quarantine
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
-
-
-class Ruling(Answer):
-    """A ruling on a lesson or a source, with its author and reason."""
-
-    action: str
-    subject: str
-    by: str
-    why: str
-    record: dict[str, Any]
-    at: float
 
 
 class Revocation(Body):

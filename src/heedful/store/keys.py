@@ -124,10 +124,9 @@ def any_key(db: Db, scope: Scope) -> bool:
     return bool(db.run("any_key").fetchone()["n"])
 
 
-def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return a tenant's keys, newest first; with `after` (a key's time and id), only older keys."""
-    at, id = after or (inf, "")
-    values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
+def newest(db: Db, scope: Scope, limit: int, before: str = "") -> list[Key]:
+    """Return a tenant's keys, newest first; with `before` (a key's id), only older keys."""
+    values = {"tenant": scope.tenant, "cursor": before, "limit": limit}
     return [from_row(Key, row) for row in db.run("list_keys", values)]
 
 

@@ -168,8 +168,6 @@ def amend(
         raise Changed("lesson", str(id), found["edition"])
     if change.pinned is not None:
         size.pin(db, scope, id, change.pinned, by, why)
-    if change.apart is not None:
-        set_apart(db, scope, [found["signature"]], change.apart, by, why)
     if change.restored:
         shown.restore(db, scope, id, by, why)
     return one(db, scope, id)

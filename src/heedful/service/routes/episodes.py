@@ -13,11 +13,11 @@ from fastapi import APIRouter, Query, Request, Response
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import gather, receive
-from heedful.memory.reflect import reflect, to_stored_episode
+from heedful.memory.reflect import to_stored_episode
 from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
-from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
+from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode
 from heedful.service.setup import Setup
 from heedful.service.wire import Page, cursor_from
 from heedful.store import episodes, records
@@ -35,11 +35,7 @@ Trust = Annotated[
 
 @router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
 async def create(
-    new: NewEpisode,
-    caller: Writing,
-    response: Response,
-    wait: Annotated[bool, Query(description="Reflect on the run before answering.")] = False,
-    trust: Trust = "external",
+    new: NewEpisode, caller: Writing, response: Response, trust: Trust = "external"
 ) -> EpisodeReceipt:
     """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
 
@@ -51,20 +47,12 @@ async def create(
     caller.needs("approve" if trust == "operator" else "write")
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
-    taught: ReflectionOutcome | None = None
-    if wait:
-        model = caller.setup.model
-        result = await reflect(episode, memory=caller.memory, model=model, trust=trust)
-        assert result is not None
-        taught = ReflectionOutcome.of(result)
-        state: records.EpisodeState = "waiting" if result.busy else "reflected"
-    else:
-        stored = await asyncio.to_thread(to_stored_episode, episode, trust)
-        state = await episodes.put(caller.setup.store, caller.scope, stored)
-        if state != "reflected":
-            await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await episodes.put(caller.setup.store, caller.scope, stored)
+    if state != "reflected":
+        await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
-    return EpisodeReceipt(episode.digest, state, taught)
+    return EpisodeReceipt(episode.digest, state)
 
 
 @router.get("/episodes")
@@ -72,9 +60,9 @@ async def listed(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    place: Any = cursor_from(page.cursor, float, str) or ()
-    rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
-    return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
+    before = cursor_from(page.cursor, str) or ""
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", before)
+    return Page[EpisodeRow].of(rows, page.limit, "digest")
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])

@@ -1,6 +1,7 @@
 -- name: list_keys
 select id, tenant, name, hash, projects, may, by, at, expires, revoked from key
-where tenant = :tenant and (at, id) < (:at, :id)
+where tenant = :tenant
+  and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
 -- name: revoke_key

@@ -257,7 +257,7 @@ create table episode (
   at real not null,
   unique (tenant, project, digest)
 );
-create index episode_newest on episode (tenant, project, at desc);
+create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
@@ -374,7 +374,7 @@ create table span (
   unique (tenant, project, trace, id)
 );
 
-create index loop_newest on loop (tenant, project, created desc, n desc);
+create index loop_newest on loop (tenant, project, n);
 create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
