@@ -29,6 +29,7 @@ COMMANDS = (
     "patterns list --json",
     "quarantine list --json",
     "quarantine log --json",
+    "export lessons.jsonl",
     "export -",
 )
 
