@@ -11,11 +11,10 @@ from heedful.lessons.consolidate import (Proposal)
 from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
     Remembered, Scope, Signature)
 from heedful.lessons.patterns import (Merge, Seen, Templates)
-from heedful.lessons.proof import (Comparison, Effect, Proof, proof)
+from heedful.lessons.proof import (Comparison, Effect, Proof)
 from heedful.lessons.ranking import (Briefing)
 from heedful.lessons.signature import (signature)
 from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
-from heedful.lessons.words import (Difference)
 from heedful.loop import (policies as policies)
 from heedful.loop.decide import (Again, Decision, Done, Policy, Reasoning, Standing, Trigger,
     decide, reasoning)
@@ -24,12 +23,11 @@ from heedful.loop.policies import (policy)
 from heedful.loop.reach import (Reach, reach)
 from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop,
     Override, Usage)
-from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, TuningResult, compare, replay,
-    tune)
+from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, replay)
 from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
     Stop, StopRule)
 from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
-from heedful.memory.dream import (Dream, Dreams, consolidate, keep_dreaming)
+from heedful.memory.dream import (Dream, Dreams, consolidate)
 from heedful.memory.memory import (Memory, Quarantine, Spaces)
 from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
 from heedful.memory.transfer import (Exported, Imported)
