@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
+from heedful.lessons.action import KnownFailure
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.memory.draft import Claim
@@ -441,7 +442,7 @@ class NewLesson(Body):
 
 
 class LessonSummary(Answer):
-    """A summary of a lesson."""
+    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
 
     id: int
     kind: str
@@ -452,6 +453,7 @@ class LessonSummary(Answer):
     state: lessons.State
     trust: lessons.Trust
     seen: int
+    entry: int = 0
 
 
 class LessonRow(LessonSummary):
@@ -496,10 +498,31 @@ class LessonEdit(Body):
 
 
 class Question(Body):
-    """An error to look up."""
+    """An error to look up: a message, or all that a command wrote.
 
-    error_type: Name
-    text: ErrorText
+    `error_type` is the type of the error, the tool that failed, or "".
+    """
+
+    error_type: Annotated[Text, Field(max_length=200)] = ""
+    text: Annotated[Text, Field(min_length=1, max_length=1_000_000)]
+
+
+class ActionQuestion(Body):
+    """An action to look up before it runs: `arguments` are data, or the text of a command."""
+
+    tool: Annotated[Text, Field(max_length=200)] = ""
+    arguments: dict[str, Any] | ErrorText
+
+
+class ActionAnswer(Answer):
+    """How the action failed before; empty if it has worked since.
+
+    The texts of the lessons `waiting` are not shown; `release` is the command that releases them.
+    """
+
+    failures: list[KnownFailure]
+    waiting: list[int]
+    release: str
 
 
 class SeenAnswer(Answer):
@@ -509,6 +532,8 @@ class SeenAnswer(Answer):
     count: int
     lessons: list[LessonSummary]
     why: list[str]
+    lines: list[str]
+    release: str
 
 
 # Recall and proof

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
@@ -119,12 +119,18 @@ def _find_lines(
     for row in db.all("find_words", scope, digests=json.dumps(list(asked)), limit=LESSONS):
         at, titles, words = asked[row["words"]]
         *_, (own, _) = untitled(row["pattern"])
-        same = {whole.error_type.lower(), *titles} & {row["error_type"].lower(), *own}
-        if same - {""} or len(_WORD.findall(MASK.sub(" ", words))) >= WORDS:
+        here, there = {whole.error_type.lower(), *titles}, {row["error_type"].lower(), *own}
+        many = len(_WORD.findall(MASK.sub(" ", words))) >= WORDS
+        if here & there - {""} or (many and not (_types(here) and _types(there))):
             name = Signature("", row["pattern"], row["signature"], row["error_type"])
             matches.setdefault(row["signature"], (at, name))
     first = sorted(matches.values(), key=lambda match: match[0])[:ERRORS]
     return [(lines[at][0], seen(db, scope, name), name.digest) for at, name in first]
+
+
+def _types(names: Iterable[str]) -> list[str]:
+    """Return the names that are types of errors, as many languages name them."""
+    return [name for name in names if re.search(r"\w(?:error|exception)$", name)]
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
