@@ -442,7 +442,7 @@ class NewLesson(Body):
 
 
 class LessonSummary(Answer):
-    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
+    """A summary of a lesson."""
 
     id: int
     kind: str
@@ -453,7 +453,6 @@ class LessonSummary(Answer):
     state: lessons.State
     trust: lessons.Trust
     seen: int
-    entry: int = 0
 
 
 class LessonRow(LessonSummary):
@@ -525,12 +524,22 @@ class ActionAnswer(Answer):
     release: str
 
 
+class SeenLesson(LessonSummary):
+    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
+
+    entry: int
+
+
 class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` similar errors were counted too."""
+    """How often an error was seen, its lessons, and `why` similar errors were counted too.
+
+    Of a text with several lines, `lines` are the errors that are known. `release` is the command
+    that releases the lessons that wait in quarantine.
+    """
 
     signature: str
     count: int
-    lessons: list[LessonSummary]
+    lessons: list[SeenLesson]
     why: list[str]
     lines: list[str]
     release: str

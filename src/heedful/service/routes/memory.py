@@ -91,7 +91,7 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
-        lessons=[schemas.LessonSummary(**lesson) for lesson in answer.lessons],
+        lessons=[schemas.SeenLesson(**lesson) for lesson in answer.lessons],
         why=list(answer.group.why) if answer.group else [],
         lines=list(answer.lines),
         release=answer.release,
