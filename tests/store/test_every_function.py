@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict
+from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Change,
@@ -31,6 +32,7 @@ from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
 from heedful.store import (
+    actions,
     episodes,
     exposures,
     keys,
@@ -47,7 +49,7 @@ from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
 ROOMS = (
-    "episodes", "exposures", "keys", "lessons", "loops", "patterns",
+    "actions", "episodes", "exposures", "keys", "lessons", "loops", "patterns",
     "runs", "search", "store", "transfer",
 )  # fmt: skip
 FAR = 4e9  # seconds since 1970, after any test
@@ -202,7 +204,11 @@ async def of_episodes(story: Story) -> None:
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
     assert await read(episodes.last_error) == "ModelTimeout"
-    assert len(await write(episodes.record_lessons, "d1", [lesson("it failed")])) == 1
+    (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
+    failed = action("Bash", "ls x")
+    await write(actions.record, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))])
+    assert len((await read(actions.before, failed)).failures) == 1
+    assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
     assert await read(episodes.counts) == {"reflected": 1, "failed": 1, "waiting": 1}
     assert len(await read(episodes.page, 9)) == 3
     assert await read(episodes.known_examples, ["x"]) == set()

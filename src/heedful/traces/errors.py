@@ -20,7 +20,7 @@ _SHAPES = (
     *_NAMED[:2],
     re.compile(r"^[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
     re.compile(r"^(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
-    re.compile(r"\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
+    re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
     _NAMED[2],
 )
 _TRACEBACK = re.compile(r"^\s*Traceback \(")
