@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
-from heedful.lessons.action import ActionHistory, KnownFailure
+from heedful.lessons.action import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -295,9 +295,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
         """Return how an action failed before and what mended it, as `Memory.before` does."""
         body = {"tool": tool, "arguments": arguments}
-        answer = await self.call("POST", "before", body=body)
-        failures = tuple(KnownFailure(**one) for one in answer["failures"])
-        return ActionHistory(failures, tuple(answer["waiting"]))
+        return await self._ask(ActionHistory, "POST", "before", body=body)
 
     async def recall(
         self,

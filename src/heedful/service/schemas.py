@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
-from heedful.lessons.action import KnownFailure
+from heedful.lessons.action import ActionHistory
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.memory.draft import Claim
@@ -513,15 +513,7 @@ class ActionQuestion(Body):
     arguments: dict[str, Any] | ErrorText
 
 
-class ActionAnswer(Answer):
-    """How the action failed before; empty if it has worked since.
-
-    The texts of the lessons `waiting` are not shown; `release` is the command that releases them.
-    """
-
-    failures: list[KnownFailure]
-    waiting: list[int]
-    release: str
+ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
 
 
 class SeenLesson(LessonSummary):

@@ -34,7 +34,7 @@ from heedful.lessons.lesson import (
     clip,
     digest_of,
 )
-from heedful.lessons.signature import bare_digest, own_words
+from heedful.lessons.signature import words_of
 from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
@@ -494,7 +494,7 @@ class _Import:
         values = {**self._key, **asdict(record), "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
         titled = record.kind == "reflection"
-        values["words"] = bare_digest(own_words(record.error_type, values["pattern"], titled))
+        values["words"] = words_of(record.error_type, values["pattern"], titled)
         values["first_seen"] = record.first_seen or record.last_seen or self._now
         values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])

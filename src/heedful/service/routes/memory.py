@@ -101,10 +101,7 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
 @lessons.post("/before")
 async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.ActionAnswer:
     """Return how an action failed before and what mended it; nothing if it has worked since."""
-    found = await caller.memory.before(body.tool, body.arguments)
-    return schemas.ActionAnswer(
-        failures=list(found.failures), waiting=list(found.waiting), release=found.release
-    )
+    return await caller.memory.before(body.tool, body.arguments)
 
 
 @lessons.post("/reflections", status_code=201, responses={200: {"model": schemas.RememberedAnswer}})
