@@ -7,13 +7,24 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
-from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from heedful.drive.generate import (
+    Generate,
+    Produced,
+    Revise,
+    Writer,
+    check_key,
+    generator,
+    key_of,
+    produce,
+    revised,
+)
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
@@ -27,13 +38,17 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The result of a loop. `candidate` is the best evaluated candidate, or None."""
+    """The result of a loop. `candidate` is the best evaluated candidate, or None.
+
+    `briefing` says what memory told the loop before its first attempt, and what it withheld.
+    """
 
     id: str
     candidate: C | None
     verdict: decide.Done
     loop: record.Loop
     policy: decide.Policy
+    briefing: Briefing = Briefing()
 
     @property
     def passed(self) -> bool:
@@ -130,11 +145,18 @@ class Run(Generic[C]):
     seed: int = 0
     feedback: Feedback | None = None
     examples: bool = True
+    memory_key: str | None = None
+    tell: Tell = "both"
     stage: StageHead | None = field(default=None, init=False)
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
+        check_key(self.memory_key)
+        if self.tell not in get_args(Tell):
+            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
+        if self.memory_key is None:
+            self.memory_key = key_of(self.generate)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
@@ -151,6 +173,9 @@ class Run(Generic[C]):
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
+            memory_key=self.memory_key,
+            checks=tuple(map(stop.rule_name, (*self.checks, *filter(None, [self.evaluate])))),
+            tell=self.tell if self.examples else "rules",
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
         seconds = (rule.seconds for rule in self._budgets if rule.seconds)
@@ -192,7 +217,8 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                return Result(self.id, value, state.verdict, state.loop, self.policy)
+                told = self._recorder.shown
+                return Result(self.id, value, state.verdict, state.loop, self.policy, told)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -252,7 +278,8 @@ class Run(Generic[C]):
             return state
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
-        head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
+        policy, key = codec.policy_to(self.policy), self.memory_key or ""
+        head = Head(self.task, goals, policy, None, kind, self.stage, key)
         stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
         if stored is None:
@@ -435,6 +462,8 @@ async def run(
     seed: int = 0,
     feedback: Feedback | None = None,
     examples: bool = True,
+    memory_key: str | None = None,
+    tell: Tell = "both",
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop, and return the result.
 
@@ -447,7 +476,9 @@ async def run(
     A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
     `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
-    next attempt.
+    next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
+    default it is the module and the name of the function `generate`. `tell` says what memory adds
+    to prompts: "rules", "examples" or "both".
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.lesson import Outcome, Reflection, Scope
-from heedful.lessons.ranking import Briefing, outcome_of
+from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
@@ -157,7 +157,8 @@ class Journal:
             self._epoch, self._claimed = stored.epoch, True
 
         def lasting(head: Head) -> tuple[Any, ...]:
-            return head.kind, head.stage, list(head.goals), dict(head.policy)
+            fixed = head.kind, head.stage, head.memory_key
+            return *fixed, list(head.goals), dict(head.policy)
 
         self._head = None if stored and lasting(stored.head) == lasting(head) else head
         return stored
@@ -210,7 +211,8 @@ class LoopRecorder:
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
     teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
-    if the exposures of `shown` are already stored.
+    if the exposures of `shown` are already stored. `memory_key`, the names of the `checks` and
+    `tell` are as in `Memory.brief`.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -222,6 +224,9 @@ class LoopRecorder:
     measured: bool = True
     shown: Briefing = Briefing()
     exposed: bool = False
+    memory_key: str = ""
+    checks: tuple[str, ...] = ()
+    tell: Tell = "both"
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; for an ended loop, write what a crash prevented.
@@ -240,7 +245,14 @@ class LoopRecorder:
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
-            self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
+            self.shown = await self.memory.brief(
+                self.task,
+                loop,
+                begins,
+                memory_key=self.memory_key,
+                checks=self.checks,
+                tell=self.tell,
+            )
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
@@ -266,10 +278,12 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
-            lessons = memory.lessons(loop, self.task, self.shown, self.examples)
+            lessons = memory.lessons(loop, self.task, self.shown, self.examples, self.checks)
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        return lessons, outcome_of(loop) if self.shown.exposures and not loop.cancelled else None
+        key = self.shown.memory_key
+        counts = (self.shown.exposures or key) and not loop.cancelled
+        return lessons, outcome_of(loop, key) if counts else None
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from heedful.drive.drive import Run
+from heedful.drive.generate import key_of
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 
@@ -107,6 +108,8 @@ def self_correcting(
         options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
+        key = options.get("memory_key")
+        known = {**options, "memory_key": key_of(function) if key is None else key}
         parameters = [*inspect.signature(function).parameters, "", ""]
         own = 1 if parameters[0] in ("self", "cls") else 0
 
@@ -121,7 +124,7 @@ def self_correcting(
                 return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]
 
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
-            result = await Run[Any](task, generate=generate, **options).finish()
+            result = await Run[Any](task, generate=generate, **known).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate

@@ -12,6 +12,7 @@ from typing import Any
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
+from heedful.drive.generate import check_key
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
@@ -95,12 +96,15 @@ async def open_loop(
     goals: Sequence[record.Goal] = (),
     policy: decide.Policy = policies.default,
     context: Any = None,
+    memory_key: str = "",
 ) -> tuple[StoredLoop, bool]:
     """Return the loop with this `id`, created if it is missing, and True if it was created.
 
-    Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
-    with another task, context, goals or policy.
+    Checks find `context` as `Context.data`. Loops with the same `memory_key` tell each other the
+    rules that they broke. Raises InvalidInput, and Conflict if the loop exists with another task,
+    context, goals, policy or memory key.
     """
+    check_key(memory_key)
     drive.validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
@@ -110,7 +114,8 @@ async def open_loop(
             "policy", policy.name, "made of shipped rules: no code of the host"
         )
     plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
-    return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
+    head = Head(task, plain_goals, plain, context, memory_key=memory_key)
+    return await store.write(scope, loops.begin, id, head)
 
 
 async def report(
@@ -274,12 +279,13 @@ async def _commit(
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     shown = tuple(id for exposure in exposures for id in exposure.examples)
-    brief = Briefing(shown=shown, exposures=exposures)
+    key = snapshot.stored.head.memory_key
+    brief = Briefing(shown=shown, exposures=exposures, memory_key=key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
-        passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
-        if passed and memory.embedder is not None:
+        done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
+        if done and (key or done.passed) and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)

@@ -12,17 +12,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
+from typing import Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
+from heedful.lessons.lesson import ANY, SHARE, Cause, Exposure, Filter, LessonName, Match, Outcome
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.loop.record import Loop, check_integer
+from heedful.loop.record import Loop, check_integer, clean, thousandths
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import sanitize
 
 SHOWN = 3
 UNVERIFIED = 1
+# The most rules by cause in a prompt, beside the lessons for similar tasks.
+RULES = 2
 BUDGET = 600  # tokens: about 2,300 characters of English
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share of the
 # query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
@@ -58,7 +61,10 @@ POOLED = 0.25
 # From this cosine on two lessons are suggested as similar; how many numbers are compared at a time.
 ALIKE = 0.85
 PART = 2**20
+# What a prompt may hold: rules (lessons without an accepted output), worked examples, or both.
+Tell = Literal["both", "rules", "examples"]
 RULE = "a rule drawn from an earlier run"
+BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 _WORD = re.compile(r"\w+")
 
@@ -70,13 +76,9 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
     lessons win.
     """
-    asked = frozenset(words(task))
     related = []
-    for match in found:
-        overlap, similar = 0.0, match.cosine is not None and match.cosine >= COSINE
-        if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
-            overlap = len(asked & said) / sqrt(len(asked) * len(said))
-        one = replace(match, overlap=overlap) if overlap else match
+    for one in _with_overlap(task, found):
+        similar = one.cosine is not None and one.cosine >= COSINE
         if similar or one.coverage >= COVERAGE or _nearness(one):
             related.append(one)
     related.sort(key=lambda match: _order(match.relevance, match, now))
@@ -84,6 +86,16 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     for match in related:
         distinct.setdefault((match.example.task, match.example.accepted or match.lesson), match)
     return list(distinct.values())[:limit]
+
+
+def _with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
+    """Yield the matches; those without a cosine get the overlap of their words with the task."""
+    asked = frozenset(words(task))
+    for match in found:
+        overlap = 0.0
+        if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
+            overlap = len(asked & said) / sqrt(len(asked) * len(said))
+        yield replace(match, overlap=overlap) if overlap else match
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
@@ -133,11 +145,16 @@ def worth(match: Match, now: float = 0.0) -> float:
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
 
 
+def _likeness(match: Match) -> tuple[str, float, float]:
+    """Return how a match is like the task: the measure, its value, and the least for a prompt."""
+    if match.cosine is None:
+        return "share of words", match.overlap, PROMPT_WORDS
+    return "cosine", match.cosine, PROMPT_COSINE
+
+
 def _nearness(match: Match) -> float:
     """Return the similarity of a match to the task; 0 if it is too low for a prompt."""
-    near, least = match.cosine, PROMPT_COSINE
-    if near is None:
-        near, least = match.overlap, PROMPT_WORDS
+    _, near, least = _likeness(match)
     return near if near >= least else 0.0
 
 
@@ -167,53 +184,86 @@ def choose(
     now: float = 0.0,
     advice: bool = False,
     seed: int = 0,
+    rules: Sequence[Match] = (),
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
-    Matches that are not near enough, or are quarantined, are left out. Lessons without an accepted
-    output are included only with `advice`; then the result of `as_text` with this `seed` must fit
-    into the budget. A match that would exceed `budget` tokens is left out whole. Raises
-    InvalidInput.
+    The first `RULES` of the `rules` come before them and are not counted among them. Other matches
+    that are not near enough, or are quarantined, are left out. Lessons without an accepted output
+    are included only with `advice`; then the result of `as_text` with this `seed` must fit into the
+    budget. A match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]
     near = [one for one in usable if advice or one.example.accepted]
+    near.sort(key=lambda match: _order(_nearness(match), match, now))
     chosen: list[Match] = []
-    for one in sorted(near, key=lambda match: _order(_nearness(match), match, now)):
-        if len(chosen) == SHOWN:
-            break
+    for one in (*rules, *near):
+        others = [other for other in chosen if (other.cause is None) == (one.cause is None)]
+        if len(others) == (SHOWN if one.cause is None else RULES):
+            continue
         more = [*chosen, one]
         turns = as_messages(more)
         texts = [as_text(turns, seed, more)] if advice else [turn.content for turn in turns]
-        allowed = one.verified or sum(not c.verified for c in chosen) < UNVERIFIED
+        unverified = sum(not other.verified for other in others)
+        allowed = one.verified or one.cause is not None or unverified < UNVERIFIED
         if allowed and sum(map(tokens, texts)) <= budget:
             chosen = more
     return chosen
 
 
 def choose_for_loop(
-    task: str, found: Sequence[Match], now: float, examples: bool | None
-) -> list[Match]:
-    """Return what a loop is shown before its task: worked examples, and the nearest strategy.
+    task: str,
+    found: Sequence[Match],
+    now: float,
+    tell: Tell = "both",
+    checks: Sequence[str] = (),
+    before: frozenset[int] | None = None,
+) -> tuple[list[Match], list[Mention]]:
+    """Return what a loop is told before its task, and what came close but is not told.
 
-    If `examples` is False, lessons without an accepted output replace the worked examples; if it is
-    None, both are shown. A lesson of the kind "check" without an accepted output is shown only for
-    the task that it is about, because advice for one stage is wrong for another. Lessons of the
-    kind "reflection" are never shown: they say what went wrong elsewhere. The limits are those of
-    `choose`.
+    Rules that loops of its memory key broke come first, most often and most severely broken first;
+    then worked examples and lessons for similar tasks, and the nearest strategy. `tell` leaves out
+    one of the two forms. A lesson from a check without an accepted output is told as a rule only,
+    because advice for one function is wrong for another. Lessons of the kind "reflection" are never
+    told: they say what went wrong elsewhere. The limits are those of `choose`. `before` are the
+    examples that a resumed loop was told: it is told them again.
     """
 
     def fits(match: Match) -> bool:
-        if match.kind in PRODUCTS:
-            return False
-        if match.example.accepted:
-            return examples is not False
-        return not examples and (match.kind != "check" or match.example.task == task)
+        form = "examples" if match.example.accepted else "rules"
+        return tell in ("both", form) and (form == "examples" or match.kind != "check")
 
-    ranked = rank(task, keep_important(found), len(found), now)
-    rules = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
-    usable = [*filter(fits, ranked), *rules]
-    return choose(usable, now=now, advice=bool(rules) or not examples)
+    if before is not None:
+        found = [match for match in found if match.id in before]
+    rules: list[Match] = []
+    alike: list[Match] = []
+    missed: list[Mention] = []
+    for match in keep_important(_with_overlap(task, found)):
+        if match.cause is None:
+            alike += [match] if fits(match) else []
+        elif tell != "examples":
+            why = match.cause.rests(checks) if before is None else ""
+            missed += [Mention.of(match, "missed", why)] if why else []
+            rules += [] if why else [match]
+    rules.sort(key=_by_cause, reverse=True)
+    ranked = rank(task, alike, len(alike), now)
+    strategies = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
+    usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
+    advice = any(not match.example.accepted for match in (*rules, *usable))
+    chosen = choose(usable, now=now, advice=advice, rules=rules)
+    missed += [Mention.of(one, "missed", CROWDED) for one in rules if one not in chosen]
+    others = [match for match in alike if match.kind not in PRODUCTS]
+    if others and all(match.cause or match.kind in PRODUCTS for match in chosen):
+        closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
+        missed.append(Mention.of(closest, "missed", "closest"))
+    return chosen, missed
+
+
+def _by_cause(match: Match) -> tuple[int, float]:
+    """Return the key that sorts rules: how often and how severely they were broken, and newest."""
+    cause = match.cause or Cause("", "")
+    return cause.loops * thousandths(cause.severity), match.at
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
@@ -238,7 +288,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
     parts = []
     for match in reversed(advice):
         if not match.example.accepted:
-            kind = RULE if match.kind == "strategy" else MISTAKE
+            kind = BROKEN if match.cause else RULE if match.kind == "strategy" else MISTAKE
             parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
     lessons = "lessons from and " if parts else ""
     for turn in turns:
@@ -265,7 +315,13 @@ def provenance(match: Match) -> str:
     origin = origins.get(match.kind, f"remembered as {about}")
     state = "verified" if match.verified else "not verified"
     times = "once" if match.seen == 1 else f"{match.seen} times"
+    if match.cause is not None:
+        origin = f"broken in {_loops(match.cause.loops)}"
     return f"lesson {match.reflection}, {state}, seen {times}, {origin}"
+
+
+def _loops(count: int) -> str:
+    return f"{count} loop{'s' * (count != 1)}"
 
 
 def _contents(match: Match) -> tuple[str, ...]:
@@ -276,12 +332,58 @@ def _contents(match: Match) -> tuple[str, ...]:
     return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
 
 
+Leg = Literal["cause", "likeness", "strategy"]
+CROWDED = "other rules come first, or it does not fit into the prompt"
+WITHHELD = "at random, to measure whether it helps"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A lesson that memory considered for a loop: told, withheld by the coin, or missed.
+
+    `lesson` is its id. `leg` says how memory found it: by the memory key (its cause), by the
+    likeness of the tasks, or as a strategy. `measure` names the `score`, and `needed` is the least
+    score for a prompt. `why` says why the lesson was withheld or missed.
+    """
+
+    lesson: int
+    text: str
+    leg: Leg
+    outcome: Literal["told", "withheld", "missed"]
+    measure: str
+    score: float
+    needed: float = 0.0
+    why: str = ""
+
+    @classmethod
+    def of(
+        cls, match: Match, outcome: Literal["told", "withheld", "missed"], why: str = ""
+    ) -> Mention:
+        """Return the mention of a match."""
+        measure, score, needed = _likeness(match)
+        leg: Leg = "strategy" if match.kind == "strategy" else "likeness"
+        if match.cause is not None:
+            leg, measure, score, needed = "cause", "loops that broke it", match.cause.loops, 0.0
+        return cls(match.reflection, match.lesson, leg, outcome, measure, score, needed, why)
+
+    def __str__(self) -> str:
+        reasons = [self.why] if self.why else []
+        if self.leg == "cause":
+            reasons += [f"broken in {_loops(int(self.score))}"] if self.outcome == "told" else []
+        else:
+            reasons.append(f"{self.measure} {self.score:.2f} of {self.needed:.2f} needed")
+        how = f"{self.outcome} lesson {self.lesson} by {self.leg}"
+        return f"{how}: {clean(sanitize(self.text), 200)} ({', '.join(reasons)})"
+
+
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """What memory shows to one loop: the examples and lessons in `found`, best first.
 
     `shown` has their ids. `exposures` record which lessons the loop is shown and which are
-    withheld. `vector` is the embedding of the task; `space` names the embedder.
+    withheld. `vector` is the embedding of the task; `space` names the embedder. `memory_key` is the
+    key of the loop, and `waiting` counts the texts that wait in quarantine, at most 100. `mentions`
+    say of each lesson that memory considered whether the loop is told it, and why.
     """
 
     shown: tuple[int, ...] = ()
@@ -289,6 +391,24 @@ class Briefing:
     space: str = ""
     vector: Sequence[float] | None = None
     found: tuple[Match, ...] = ()
+    memory_key: str = ""
+    waiting: int = 0
+    mentions: tuple[Mention, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [] if self.found else [self._silence]
+        lines += map(str, self.mentions)
+        if self.waiting and not self.found:
+            lines.append(f"{self.waiting} waiting in quarantine: heedful quarantine list")
+        return "\n".join(lines)
+
+    @property
+    def _silence(self) -> str:
+        if not self.memory_key:
+            return "told nothing: the loop has no memory key, and no lesson is about a similar task"
+        if any(mention.leg == "cause" for mention in self.mentions):
+            return "told nothing"
+        return f"told nothing: no rule was broken under the key {self.memory_key!r}"
 
     @property
     def examples(self) -> tuple[Message, ...]:
@@ -299,18 +419,6 @@ class Briefing:
     def advice(self) -> tuple[Match, ...]:
         """The lessons without an accepted output."""
         return tuple(match for match in self.found if not match.example.accepted)
-
-    @property
-    def worked(self) -> Briefing:
-        """The briefing without strategies, for a prompt that takes worked examples only.
-
-        Strategies are left out whether they were shown or withheld, so the comparison of the other
-        lessons remains fair.
-        """
-        found = tuple(match for match in self.found if match.example.accepted)
-        left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
-        ids = tuple(match.id for match in found)
-        return replace(self, shown=ids, exposures=tuple(left), found=found)
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
@@ -353,12 +461,12 @@ def draw_exposures(
     for lesson, ids in examples.items():
         shown = not is_withheld(seed, loop, lesson, share)
         digest = lesson.partition("/")[2]
-        seen = tuple(ids) if shown else ()
+        seen = tuple(dict.fromkeys(ids)) if shown else ()
         exposures.append(Exposure(lesson, loop, shown, digest, share, pooled, seen))
     return tuple(exposures)
 
 
-def outcome_of(loop: Loop) -> Outcome:
+def outcome_of(loop: Loop, memory_key: str = "") -> Outcome:
     """Return the outcome of a loop; its signatures are those that lessons about its errors have."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
@@ -366,4 +474,4 @@ def outcome_of(loop: Loop) -> Outcome:
     digests = frozenset(signature(*error).digest for error in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
     passed = first is not None and first.passes(loop.goals)
-    return Outcome(loop.id, passed, loop.usage.calls, digests)
+    return Outcome(loop.id, passed, loop.usage.calls, digests, memory_key)

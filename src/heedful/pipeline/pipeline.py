@@ -14,7 +14,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
 from heedful.drive.drive import Run, validate_arguments
-from heedful.drive.generate import Writer, generator
+from heedful.drive.generate import Writer, generator, key_of
 from heedful.drive.journal import Journal
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
@@ -423,6 +423,7 @@ class StageRunner:
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
+            memory_key=key_of(stage.function),
         )
         run.stage = StageHead(
             self._run.id,

@@ -58,6 +58,7 @@ Short = Annotated[Text, Field(max_length=2_000)]
 Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
+MemoryKey = Annotated[Text, Field(max_length=200)]
 LoopName = Annotated[Name, AfterValidator(_loop_name)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -104,6 +105,9 @@ Kind = Literal["check", "error", "example", "reflection", "strategy"]
 class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
+    Loops with the same `memory_key`, such as the name of what makes the attempts, tell each other
+    the rules that they broke, whatever their tasks.
+
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default, the policy of
     the service applies.
     """
@@ -112,6 +116,7 @@ class NewLoop(Body):
     context: Plain = None
     goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
     policy: Notation | None = None
+    memory_key: MemoryKey = ""
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
@@ -309,6 +314,7 @@ class LoopRecord(LoopSummary):
 
     task: JsonValue
     context: JsonValue
+    memory_key: str
     goals: list[Document]
     policy: Document
     usage: Document
@@ -337,7 +343,8 @@ class LoopRecord(LoopSummary):
         goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
         attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
         loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
-        head = Head(self.task, self.goals, self.policy, self.context)
+        key = self.memory_key
+        head = Head(self.task, self.goals, self.policy, self.context, memory_key=key)
         outputs = tuple(one.output for one in self.made)
         decisions = tuple(one.decision for one in self.decisions)
         times = self.created, self.updated

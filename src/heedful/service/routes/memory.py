@@ -44,8 +44,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         if unusable := sorted(ALONE & body.model_fields_set):
             value = getattr(body, unusable[0])
             raise InvalidInput(unusable[0], value, "left out if a loop is given")
-        briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
-        briefing = briefing.worked if turns else briefing
+        tell: ranking.Tell = "examples" if turns else "both"
+        briefing = await memory.brief(body.task, body.loop, tell=tell)
         if briefing.exposures:  # recorded before the prompt that may cause an outcome
             await caller.write(exposures.remember, (), exposures=briefing.exposures)
         shown = sum(exposure.shown for exposure in briefing.exposures)
