@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, get_args
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    Feedback,
+    check_names,
+    evaluated,
+    pure,
+    worded,
+)
 from heedful.drive import journal
 from heedful.drive.generate import (
     Generate,
@@ -174,7 +183,7 @@ class Run(Generic[C]):
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
             memory_key=self.memory_key,
-            checks=tuple(map(stop.rule_name, (*self.checks, *filter(None, [self.evaluate])))),
+            checks=check_names((*self.checks, *filter(None, [self.evaluate]))),
             tell=self.tell if self.examples else "rules",
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
@@ -285,7 +294,7 @@ class Run(Generic[C]):
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
-            self.stored = stored
+            self.stored, self._recorder.checks = stored, self.stage.checks
         if self.data is None:
             self.data = stored.head.context
         loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    blocking,
+    call,
+    check_names,
+    context,
+    evaluated,
+)
 from heedful.drive.drive import Run, validate_arguments
-from heedful.drive.generate import Writer, generator, key_of
+from heedful.drive.generate import Writer, check_key, generator, key_of
 from heedful.drive.journal import Journal
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
@@ -123,6 +132,7 @@ class StageOptions(TypedDict, total=False):
     on_unvalidated: Unvalidated | None
     timeout: float | None
     rerun: bool
+    memory_key: str | None
 
 
 class Pipeline:
@@ -178,7 +188,8 @@ class Pipeline:
         returns a prompt, and the model's answer is the output. `retries` counts attempts after the
         first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
         stores outputs as JSON. It can be resumed after a stage with another output, such as a data
-        frame, only if `rerun` is true: then the stage runs again. Raises InvalidInput.
+        frame, only if `rerun` is true: then the stage runs again. `memory_key` is that of `run`, by
+        default the module and name of the function. Raises InvalidInput.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
@@ -197,7 +208,9 @@ class Pipeline:
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
-            stage = Stage(**{**given, "name": name, "function": function})
+            key = {"memory_key": key_of(function), **given}
+            stage = Stage(**{**key, "name": name, "function": function})
+            check_key(stage.memory_key)
             validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
             self.stages = (*self.stages, stage)
             return function
@@ -423,7 +436,7 @@ class StageRunner:
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
-            memory_key=key_of(stage.function),
+            memory_key=stage.memory_key,
         )
         run.stage = StageHead(
             self._run.id,
@@ -493,7 +506,9 @@ class StageRunner:
         for error in sorted(evaluation.errors, key=lambda error: -error.severity)[:MOST]:
             known = signature(error.check, error.key)
             for lesson in (await memory.store.read(memory.scope, patterns.seen, known)).lessons:
-                active = lesson["state"] in ("candidate", "verified")
+                # A mistake that nobody has put right yet is a candidate of the kind "check".
+                candidate = lesson["state"] == "candidate" and lesson["kind"] != "check"
+                active = candidate or lesson["state"] == "verified"
                 if active and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
@@ -543,6 +558,6 @@ async def validate(
     began, at = time.monotonic(), Context(stage, data=state)
     evaluation = await evaluated(output, at, checks, None, _instead)
     usage = record.Usage(seconds=time.monotonic() - began)
-    names = stages.check_names(checks)
+    names = check_names(checks)
     made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
     return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, check_names, context
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
-from heedful.loop.stop import rule_name
 from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.
@@ -45,17 +44,12 @@ class Stage:
     on_unvalidated: Unvalidated = "continue"
     timeout: float | None = None
     rerun: bool = False
+    memory_key: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
         return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
-
-
-def check_names(checks: Sequence[Check | Evaluate]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in `names`."""
-    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
-    return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)
