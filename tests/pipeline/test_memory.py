@@ -115,7 +115,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
     said.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)
 
-    @pipeline.stage(checks=[small])
+    @pipeline.stage(checks=[small], memory_key=f"{__name__}.training.<locals>.train")
     def train(state: Any, feedback: str | None = None) -> int:
         said.append(feedback)
         return 1 if len(said) < 2 else 2

@@ -22,6 +22,8 @@ from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
 LONGEST_CHANGE = 100
+# Characters of an output that a finding may quote without quotation marks.
+SHORTEST = 3
 _QUOTED = re.compile(r"""(['"`])([^'"`]+)\1""")
 # How many lessons one loop gives: a thousand findings of one check are not a thousand lessons.
 MOST = 20
@@ -162,7 +164,7 @@ def _rule_of(finding: Finding, output: str) -> str:
     What the finding quotes from the output is masked, because another output breaks the same rule.
     """
     key = finding.key
-    if 0 < len(output) <= LONGEST_CHANGE:
+    if SHORTEST <= len(output) <= LONGEST_CHANGE:
         key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
     key = _QUOTED.sub(lambda found: "…" if found[2] in output else found[0], key)
     return signature(finding.check, key).digest

@@ -23,7 +23,7 @@ from heedful.checks.evaluate import (
     evaluated,
 )
 from heedful.drive.drive import Run, validate_arguments
-from heedful.drive.generate import Writer, check_key, generator, key_of
+from heedful.drive.generate import LONGEST_KEY, Writer, check_key, generator, key_of
 from heedful.drive.journal import Journal
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
@@ -189,7 +189,8 @@ class Pipeline:
         first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
         stores outputs as JSON. It can be resumed after a stage with another output, such as a data
         frame, only if `rerun` is true: then the stage runs again. `memory_key` is that of `run`, by
-        default the module and name of the function. Raises InvalidInput.
+        default the module and name of the function, or else the names of pipeline and stage. Raises
+        InvalidInput.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
@@ -208,7 +209,7 @@ class Pipeline:
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
-            key = {"memory_key": key_of(function), **given}
+            key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
             stage = Stage(**{**key, "name": name, "function": function})
             check_key(stage.memory_key)
             validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
