@@ -197,19 +197,18 @@ def choose(
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]
     near = [one for one in usable if advice or one.example.accepted]
     near.sort(key=lambda match: _order(_nearness(match), match, now))
+    told: list[Match] = []
     chosen: list[Match] = []
     for one in (*rules, *near):
-        others = [other for other in chosen if (other.cause is None) == (one.cause is None)]
-        if len(others) == (SHOWN if one.cause is None else RULES):
+        among, most = (told, RULES) if one.cause else (chosen, SHOWN)
+        unverified = 0 if one.cause else sum(not other.verified for other in chosen)
+        if len(among) == most or not (one.verified or unverified < UNVERIFIED):
             continue
-        more = [*chosen, one]
-        turns = as_messages(more)
+        turns = as_messages(more := [*told, *chosen, one])
         texts = [as_text(turns, seed, more)] if advice else [turn.content for turn in turns]
-        unverified = sum(not other.verified for other in others)
-        allowed = one.verified or one.cause is not None or unverified < UNVERIFIED
-        if allowed and sum(map(tokens, texts)) <= budget:
-            chosen = more
-    return chosen
+        if sum(map(tokens, texts)) <= budget:
+            among.append(one)
+    return [*told, *chosen]
 
 
 def choose_for_loop(
@@ -247,12 +246,15 @@ def choose_for_loop(
             missed += [Mention.of(match, "missed", why)] if why else []
             rules += [] if why else [match]
     rules.sort(key=_by_cause, reverse=True)
+    # A loop about the same task, such as a stage, is told more of its rules: they are near.
+    alike += [replace(match, cause=None) for match in rules[RULES:]]
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
-    missed += [Mention.of(one, "missed", CROWDED) for one in rules if one not in chosen]
+    known = {match.id for match in chosen}
+    missed += [Mention.of(one, "missed", CROWDED) for one in rules if one.id not in known]
     others = [match for match in alike if match.kind not in PRODUCTS]
     if others and all(match.cause or match.kind in PRODUCTS for match in chosen):
         closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
