@@ -18,7 +18,8 @@ from heedful import errors
 from heedful.checks.evaluate import Context, context
 from heedful.drive import report as reports
 from heedful.drive.drive import Run, run
-from heedful.drive.generate import Writer, key_of
+from heedful.drive.generate import Writer
+from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.lessons.lesson import QUIET, TURN, Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, RULES, as_text
@@ -239,7 +240,7 @@ def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> 
         broken: dict[str, set[str]] = {key: set() for key in "KLM"}
         loop = Breaking(store)
         for key, names in moves:
-            told = await loop(key, *sorted(names), examples=False)
+            told = await loop(key, *sorted(names), tell="rules")
             assert set(told) <= broken[key]
             assert len(told) == min(RULES, len(broken[key]))
             broken[key] |= names

@@ -151,12 +151,6 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
     return all(getattr(check, "pure", False) for check in every)
 
 
-def check_names(checks: Iterable[Check | Evaluate]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in `names`."""
-    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
-    return tuple(str(name) for names in named for name in names)
-
-
 async def evaluated(
     candidate: Any,
     at: Context,

@@ -10,28 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, get_args
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import (
-    Check,
-    Context,
-    Evaluate,
-    Feedback,
-    check_names,
-    evaluated,
-    pure,
-    worded,
-)
+from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
-from heedful.drive.generate import (
-    Generate,
-    Produced,
-    Revise,
-    Writer,
-    check_key,
-    generator,
-    key_of,
-    produce,
-    revised,
-)
+from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
@@ -91,6 +72,7 @@ def validate_arguments(
     policy: decide.Policy,
     labels: Mapping[str, str] | None,
     timeout: float | None,
+    memory_key: str | None = None,
 ) -> None:
     """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
     if not isinstance(policy, decide.Policy):
@@ -109,6 +91,10 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+    key, most = "" if memory_key is None else memory_key, journal.LONGEST_KEY
+    if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
+        allowed = f"None, or at most {most} printable characters without a secret"
+        raise errors.InvalidInput("memory_key", memory_key, allowed)
 
 
 # A repeat raises the temperature: greedy decoding would give the rejected answer again.
@@ -153,19 +139,18 @@ class Run(Generic[C]):
     temperature: float = 0.0
     seed: int = 0
     feedback: Feedback | None = None
-    examples: bool = True
     memory_key: str | None = None
     tell: Tell = "both"
     stage: StageHead | None = field(default=None, init=False)
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
-        check_key(self.memory_key)
+        given = self.goals, self.policy, self.labels, self.timeout, self.memory_key
+        validate_arguments(self.id, self.checks, *given)
         if self.tell not in get_args(Tell):
             raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
         if self.memory_key is None:
-            self.memory_key = key_of(self.generate)
+            self.memory_key = journal.key_of(self.generate)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
@@ -181,10 +166,9 @@ class Run(Generic[C]):
             together=memory is not None
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
-            examples=self.examples,
             memory_key=self.memory_key,
-            checks=check_names((*self.checks, *filter(None, [self.evaluate]))),
-            tell=self.tell if self.examples else "rules",
+            checks=stop.check_names((*self.checks, *filter(None, [self.evaluate]))),
+            tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
         seconds = (rule.seconds for rule in self._budgets if rule.seconds)
@@ -470,7 +454,6 @@ async def run(
     temperature: float = 0.0,
     seed: int = 0,
     feedback: Feedback | None = None,
-    examples: bool = True,
     memory_key: str | None = None,
     tell: Tell = "both",
 ) -> Result[Any]:
@@ -480,14 +463,15 @@ async def run(
     a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
     and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
     candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
-    earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
-    shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
-    A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
+    earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
+    nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
+    `Context.data`.
     `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
     next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
     default it is the module and the name of the function `generate`. `tell` says what memory adds
-    to prompts: "rules", "examples" or "both".
+    to prompts: "rules", "examples" or "both". With "rules" it never stores or shows outputs, only
+    errors and their fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
-import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,7 +26,6 @@ PREVIOUS = 1_200
 # 0.5B model solved 20 within 4 attempts if a retry showed feedback and task, but 7 with the last
 # answer before them, and 1 with task, last answer, feedback: a small model copies what it sees.
 SHORT = 200
-LONGEST_KEY = 200  # characters of a memory key
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,38 +66,6 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
     if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
     return generate, blocking(generate)
-
-
-def key_of(function: Any) -> str:
-    """Return the memory key of a function: its module and its qualified name.
-
-    For a script the module is the name of its file. Returns "" for functions without a lasting
-    name: lambdas, functions of an interactive session, and objects that are no functions.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = inspect.unwrap(function)
-    name = getattr(function, "__qualname__", "") if inspect.isroutine(function) else ""
-    module = getattr(function, "__module__", None) or ""
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
-        made_in = getattr(getattr(function, "__code__", None), "co_filename", "")
-        stem = os.path.basename(file)
-        module = spec.name if spec else os.path.splitext(stem)[0]
-        module = module if stem and os.path.basename(made_in) == stem else ""
-    named = module and name and not name.endswith("<lambda>")
-    return f"{module}.{name}"[-LONGEST_KEY:] if named else ""
-
-
-def check_key(memory_key: object) -> None:
-    """Raise InvalidInput unless `memory_key` is None, or a printable name that can be stored."""
-    if memory_key is None:
-        return
-    allowed = f"None, or at most {LONGEST_KEY} printable characters without a secret"
-    plain = isinstance(memory_key, str) and memory_key.isprintable()
-    if not plain or len(str(memory_key)) > LONGEST_KEY or redact(str(memory_key)) != memory_key:
-        raise InvalidInput("memory_key", memory_key, allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,13 @@ written only if the loop has not changed since it was read.
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import logging
+import os
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -30,6 +34,7 @@ from heedful.store.records import Committed, Head, JournalEntry, LoopState, Stor
 from heedful.store.store import Store
 
 ECHO_WINDOW = 20  # number of other loops whose findings are counted
+LONGEST_KEY = 200  # characters of a memory key
 _log = logging.getLogger("heedful")
 
 
@@ -91,6 +96,28 @@ def cancel_loop(
 def text_of(task: Any) -> str:
     """Return a task as text, by which memory can search for it."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
+
+
+def key_of(function: Any) -> str:
+    """Return the memory key of a function: its module and its qualified name.
+
+    For a script the module is the name of its file. Returns "" for functions without a lasting
+    name: lambdas, functions of an interactive session, and objects that are no functions.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    name = getattr(function, "__qualname__", "") if inspect.isroutine(function) else ""
+    module = getattr(function, "__module__", None) or ""
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
+        made_in = getattr(getattr(function, "__code__", None), "co_filename", "")
+        stem = os.path.basename(file)
+        module = spec.name if spec else os.path.splitext(stem)[0]
+        module = module if stem and os.path.basename(made_in) == stem else ""
+    named = module and name and not name.endswith("<lambda>")
+    return f"{module}.{name}"[-LONGEST_KEY:] if named else ""
 
 
 class Journal:
@@ -220,7 +247,6 @@ class LoopRecorder:
     task: str
     together: bool
     judged: bool = True
-    examples: bool = True
     measured: bool = True
     shown: Briefing = Briefing()
     exposed: bool = False
@@ -245,14 +271,8 @@ class LoopRecorder:
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
-            self.shown = await self.memory.brief(
-                self.task,
-                loop,
-                begins,
-                memory_key=self.memory_key,
-                checks=self.checks,
-                tell=self.tell,
-            )
+            how = self.memory_key, self.checks, self.tell
+            self.shown = await self.memory.brief(self.task, loop, begins, *how)
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
@@ -278,7 +298,8 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
-            lessons = memory.lessons(loop, self.task, self.shown, self.examples, self.checks)
+            outputs = self.tell != "rules"
+            lessons = memory.lessons(loop, self.task, self.shown, outputs, self.checks)
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
         key = self.shown.memory_key

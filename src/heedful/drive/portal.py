@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from heedful.drive.drive import Run
-from heedful.drive.generate import key_of
+from heedful.drive.journal import key_of
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 

@@ -12,7 +12,6 @@ from typing import Any
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
-from heedful.drive.generate import check_key
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
@@ -104,8 +103,7 @@ async def open_loop(
     rules that they broke. Raises InvalidInput, and Conflict if the loop exists with another task,
     context, goals, policy or memory key.
     """
-    check_key(memory_key)
-    drive.validate_arguments(id, (), goals, policy, None, None)
+    drive.validate_arguments(id, (), goals, policy, None, None, memory_key)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)

@@ -338,7 +338,6 @@ class Memory(Transfers):
         task: str,
         loop: str,
         begins: bool = True,
-        *,
         memory_key: str = "",
         checks: Sequence[str] = (),
         tell: ranking.Tell = "both",

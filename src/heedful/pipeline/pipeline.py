@@ -12,19 +12,10 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import (
-    Check,
-    Context,
-    Evaluate,
-    blocking,
-    call,
-    check_names,
-    context,
-    evaluated,
-)
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
 from heedful.drive.drive import Run, validate_arguments
-from heedful.drive.generate import LONGEST_KEY, Writer, check_key, generator, key_of
-from heedful.drive.journal import Journal
+from heedful.drive.generate import Writer, generator
+from heedful.drive.journal import LONGEST_KEY, Journal, key_of
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
@@ -211,8 +202,8 @@ class Pipeline:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
             key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
             stage = Stage(**{**key, "name": name, "function": function})
-            check_key(stage.memory_key)
-            validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
+            asked = stage.goals, stage.policy, None, stage.timeout, stage.memory_key
+            validate_arguments("", stage.checks, *asked)
             self.stages = (*self.stages, stage)
             return function
 
@@ -436,7 +427,7 @@ class StageRunner:
             data=self._attempts.state,
             timeout=stage.timeout,
             feedback=self._feedback,
-            examples=stage.writer is not None,
+            tell="both" if stage.writer else "rules",
             memory_key=stage.memory_key,
         )
         run.stage = StageHead(
@@ -559,6 +550,6 @@ async def validate(
     began, at = time.monotonic(), Context(stage, data=state)
     evaluation = await evaluated(output, at, checks, None, _instead)
     usage = record.Usage(seconds=time.monotonic() - began)
-    names = check_names(checks)
+    names = stop.check_names(checks)
     made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
     return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, check_names, context
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
+from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.

@@ -194,7 +194,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         Raises Conflict if the existing loop has another task, context, goals, policy or memory key.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
-        body |= {"memory_key": memory_key}
+        body |= {"memory_key": memory_key} if memory_key else {}
         return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
 
     async def report(

@@ -11,16 +11,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import (
-    QUIET,
-    Exposure,
-    Match,
-    Outcome,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-)
+from heedful.lessons.lesson import Exposure, Outcome, Quota, Reflection, Remembered, Scope
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store import search
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
@@ -90,7 +81,7 @@ def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
     if new:
         db.run("count_outcome", {**key_of(scope), **values})
     if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
-        db.run("keep_rules", {**key_of(scope), **values, "quiet": QUIET})
+        db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
     return new
 
 
@@ -109,7 +100,7 @@ def brief(
     space: str,
     vector: Sequence[float] | None,
     limit: int,
-) -> tuple[list[Match], records.Past]:
+) -> tuple[list[records.Match], records.Past]:
     """Return the lessons like the task and the rules of the key, and what is known of the loop.
 
     The key is `memory_key`, or else that of the stored loop. Rules have a `cause`. Other arguments
