@@ -97,6 +97,7 @@ async def of_lessons(story: Story) -> None:
     one = lesson("weigh the parcel", example=Example("weigh it", "7 kg"), space="s", vector=[1, 0])
     (first,) = await write(lessons.upsert, [one], 1.0)
     assert await read(lessons.known, [one, None]) == (replace(first, created=False),)
+    assert await read(lessons.of_failure, one.signature.digest) == []  # an error, no reflection
     both = [replace(lesson("cut the bread"), loop="l"), lesson("no", trust="tool", source="page")]
     second, third = await write(exposures.remember, both)
     assert [first.id, second.created, await read(lessons.count)] == [first.id, True, 3]

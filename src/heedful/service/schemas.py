@@ -16,6 +16,7 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
+from heedful.memory.draft import Claim
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -405,14 +406,19 @@ RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release
 class ReflectionOutcome(Answer):
     """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
 
-    `known` is how often the failure was seen before. `written` names the stored lessons. If one
-    waits in quarantine, `release` is the command that releases it.
+    `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
+    recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
+    events do not contain. `known` is how often the failure was seen before. `written` names the
+    stored lessons. If one waits in quarantine, `release` is the command that releases it.
     """
 
     text: str
     by: str
     strategy: str | None
     importance: float
+    heedful_importance: float
+    confidence: float
+    dropped: tuple[Claim, ...]
     state: lessons.State
     trust: lessons.Trust
     release: str
@@ -423,7 +429,8 @@ class ReflectionOutcome(Answer):
     def of(cls, result: reflect.Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
+        own = result.reflection.importance
+        return cls.read(result, strategy=rule, written=result.stored, heedful_importance=own)
 
 
 @dataclass(frozen=True, slots=True)

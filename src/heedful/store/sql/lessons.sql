@@ -75,6 +75,15 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
     checks = excluded.checks, severity = max(cause.severity, excluded.severity), quiet = 0,
     mended = cause.mended or excluded.mended, at = max(cause.at, excluded.at);
 
+-- name: read_failure
+select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection
+where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
+  select :signature
+  union select substr(child, length('strategy/') + 1) from link
+  where tenant = :tenant and project = :project and parent = :name and relation = 'strategy'
+) and kind in ('reflection', 'strategy')
+order by id;
+
 -- name: verify_example
 update example set state = 'verified'
 where reflection = :reflection and digest = :digest and state = 'candidate'
