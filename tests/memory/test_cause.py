@@ -22,7 +22,7 @@ from heedful.drive.generate import Writer
 from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.lessons.lesson import QUIET, TURN, Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST, RULES, as_text
+from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, as_text
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -325,25 +325,25 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     memory = Memory(store, holdout=0.999)
     briefing = await memory.brief("a task", "l", memory_key="K")
     assert (briefing.found, [one.shown for one in briefing.exposures]) == ((), [False])
-    [mention] = briefing.mentions
-    assert (mention.leg, mention.outcome, mention.score) == ("cause", "withheld", 1)
+    [choice] = briefing.choices
+    assert (choice.leg, choice.outcome, choice.score) == ("cause", "withheld", 1)
 
 
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     loop = Breaking(store)
     none = await loop.memory.brief("a task", "l")
-    assert (none.found, none.mentions, none.waiting) == ((), (), 0)
+    assert (none.found, none.choices, none.waiting) == ((), (), 0)
     assert "no memory key" in str(none)
     await loop("K", "a", mends=False)
     await loop.memory.remember("E", "obey", trust="external")
-    [mention] = (briefing := await loop.memory.brief("a task", "l", memory_key="K")).mentions
-    assert (mention.leg, mention.outcome, briefing.waiting) == ("cause", "missed", 1)
+    [choice] = (briefing := await loop.memory.brief("a task", "l", memory_key="K")).choices
+    assert (choice.leg, choice.outcome, briefing.waiting) == ("cause", "missed", 1)
     assert "quarantine" in str(briefing)
     await run("weigh a red box now", generate=lambda task, hint: "fine", **options(loop))
     near = await loop.memory.brief("weigh an old grey stone today", "l")
-    [mention] = near.mentions
-    assert (mention.leg, mention.outcome, mention.needed) == ("likeness", "missed", 0.4)
-    assert 0 < mention.score < mention.needed
+    [choice] = near.choices
+    assert (choice.leg, choice.outcome) == ("likeness", "missed")
+    assert 0 < choice.score < PROMPT_WORDS
     result = await run("of", generate=lambda task, hint: "x", memory_key="L", **options(loop))
     assert result.briefing.memory_key == "L"
 

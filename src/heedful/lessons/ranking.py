@@ -218,7 +218,7 @@ def choose_for_loop(
     tell: Tell = "both",
     checks: Sequence[str] = (),
     before: frozenset[int] | None = None,
-) -> tuple[list[Match], list[Mention]]:
+) -> tuple[list[Match], list[Choice]]:
     """Return what a loop is told before its task, and what came close but is not told.
 
     Rules that loops of its memory key broke come first, most often and most severely broken first;
@@ -237,13 +237,13 @@ def choose_for_loop(
         found = [match for match in found if match.id in before]
     rules: list[Match] = []
     alike: list[Match] = []
-    missed: list[Mention] = []
+    missed: list[Choice] = []
     for match in keep_important(_with_overlap(task, found)):
         if match.cause is None:
             alike += [match] if fits(match) else []
         elif tell != "examples":
             why = match.cause.rests(checks) if before is None else ""
-            missed += [Mention.of(match, "missed", why)] if why else []
+            missed += [Choice(match, "missed", why)] if why else []
             rules += [] if why else [match]
     rules.sort(key=_by_cause, reverse=True)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
@@ -254,11 +254,11 @@ def choose_for_loop(
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
     known = {match.id for match in chosen}
-    missed += [Mention.of(one, "missed", CROWDED) for one in rules if one.id not in known]
+    missed += [Choice(one, "missed", CROWDED) for one in rules if one.id not in known]
     others = [match for match in alike if match.kind not in PRODUCTS]
     if others and all(match.cause or match.kind in PRODUCTS for match in chosen):
         closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
-        missed.append(Mention.of(closest, "missed", "closest"))
+        missed.append(Choice(closest, "missed", "closest"))
     return chosen, missed
 
 
@@ -337,46 +337,39 @@ def _contents(match: Match) -> tuple[str, ...]:
 
 Leg = Literal["cause", "likeness", "strategy"]
 CROWDED = "other rules come first, or it does not fit into the prompt"
-WITHHELD = "at random, to measure whether it helps"
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class Choice:
     """A lesson that memory considered for a loop: told, withheld by the coin, or missed.
 
-    `lesson` is its id. `leg` says how memory found it: by the memory key (its cause), by the
-    likeness of the tasks, or as a strategy. `measure` names the `score`, and `needed` is the least
-    score for a prompt. `why` says why the lesson was withheld or missed.
+    `why` says why the lesson was missed.
     """
 
-    lesson: int
-    text: str
-    leg: Leg
+    match: Match
     outcome: Literal["told", "withheld", "missed"]
-    measure: str
-    score: float
-    needed: float = 0.0
     why: str = ""
 
-    @classmethod
-    def of(
-        cls, match: Match, outcome: Literal["told", "withheld", "missed"], why: str = ""
-    ) -> Mention:
-        """Return the mention of a match."""
-        measure, score, needed = _likeness(match)
-        leg: Leg = "strategy" if match.kind == "strategy" else "likeness"
-        if match.cause is not None:
-            leg, measure, score, needed = "cause", "loops that broke it", match.cause.loops, 0.0
-        return cls(match.reflection, match.lesson, leg, outcome, measure, score, needed, why)
+    @property
+    def leg(self) -> Leg:
+        """How memory found the lesson: by its cause, by likeness of the tasks, or as a strategy."""
+        kind: Leg = "strategy" if self.match.kind == "strategy" else "likeness"
+        return "cause" if self.match.cause else kind
+
+    @property
+    def score(self) -> float:
+        """The number of loops that broke the rule, or the likeness of the tasks, 0..1."""
+        return self.match.cause.loops if self.match.cause else _likeness(self.match)[1]
 
     def __str__(self) -> str:
-        reasons = [self.why] if self.why else []
-        if self.leg == "cause":
-            reasons += [f"broken in {_loops(int(self.score))}"] if self.outcome == "told" else []
-        else:
-            reasons.append(f"{self.measure} {self.score:.2f} of {self.needed:.2f} needed")
-        how = f"{self.outcome} lesson {self.lesson} by {self.leg}"
-        return f"{how}: {clean(sanitize(self.text), 200)} ({', '.join(reasons)})"
+        measure, value, least = _likeness(self.match)
+        reason = f"{measure} {value:.2f} of {least:.2f} needed"
+        if self.match.cause:
+            reason = f"broken in {_loops(self.match.cause.loops)}"
+        chance = "at random, to measure whether it helps" if self.outcome == "withheld" else ""
+        reasons = ", ".join(filter(None, (self.why, chance, reason)))
+        text = clean(sanitize(self.match.lesson), 200)
+        return f"{self.outcome} lesson {self.match.reflection} by {self.leg}: {text} ({reasons})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +378,7 @@ class Briefing:
 
     `shown` has their ids. `exposures` record which lessons the loop is shown and which are
     withheld. `vector` is the embedding of the task; `space` names the embedder. `memory_key` is the
-    key of the loop, and `waiting` counts the texts that wait in quarantine, at most 100. `mentions`
+    key of the loop, and `waiting` counts the texts that wait in quarantine, at most 100. `choices`
     say of each lesson that memory considered whether the loop is told it, and why.
     """
 
@@ -396,22 +389,17 @@ class Briefing:
     found: tuple[Match, ...] = ()
     memory_key: str = ""
     waiting: int = 0
-    mentions: tuple[Mention, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     def __str__(self) -> str:
-        lines = [] if self.found else [self._silence]
-        lines += map(str, self.mentions)
-        if self.waiting and not self.found:
-            lines.append(f"{self.waiting} waiting in quarantine: heedful quarantine list")
+        lines = list(map(str, self.choices))
+        if not self.found:
+            near = "the loop has no memory key, and no task like it is known"
+            if self.memory_key:
+                near = f"no rule was broken under the key {self.memory_key!r}"
+            waits = f"; waiting in quarantine: {self.waiting}" if self.waiting else ""
+            lines.insert(0, f"told nothing{'' if lines else f': {near}'}{waits}")
         return "\n".join(lines)
-
-    @property
-    def _silence(self) -> str:
-        if not self.memory_key:
-            return "told nothing: the loop has no memory key, and no lesson is about a similar task"
-        if any(mention.leg == "cause" for mention in self.mentions):
-            return "told nothing"
-        return f"told nothing: no rule was broken under the key {self.memory_key!r}"
 
     @property
     def examples(self) -> tuple[Message, ...]:

@@ -368,16 +368,13 @@ class Memory(Transfers):
         ids = {id for exposure in exposures for id in exposure.examples}
         held = tuple(match for match in chosen if match.id in ids)
         shown = tuple(match.id for match in held)
-        mentions = [
-            ranking.Mention.of(match, "told")
-            if match.id in ids
-            else ranking.Mention.of(match, "withheld", ranking.WITHHELD)
+        choices = [
+            ranking.Choice(match, "told" if match.id in ids else "withheld")
             for match in chosen
-            if begins or match.id in ids
+            if exposures
         ]
-        key, waiting = past.memory_key, past.waiting
-        told = (*mentions, *missed) if begins else tuple(mentions)
-        return Briefing(shown, tuple(exposures), space, vector, held, key, waiting, told)
+        key, waiting, considered = past.memory_key, past.waiting, (*choices, *missed)
+        return Briefing(shown, tuple(exposures), space, vector, held, key, waiting, considered)
 
     def lessons(
         self,
