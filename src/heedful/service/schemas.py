@@ -612,6 +612,7 @@ class NewOutcome(Body):
     right_at_once: bool
     calls: Annotated[int, Field(ge=0, le=2**31 - 1)]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
+    memory_key: MemoryKey = ""
 
 
 @dataclass(frozen=True, slots=True)

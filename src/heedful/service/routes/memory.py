@@ -64,7 +64,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     `number` in the answer is the position of the loop among the ended loops of the project with
     recalled lessons, or 0 if no lessons were recalled for it.
     """
-    end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
+    known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
+    end = lesson.Outcome(body.loop, *known)
     await caller.write(exposures.remember, (), outcome=end)
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
