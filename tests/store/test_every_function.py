@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from heedful.errors import Conflict
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Cause,
@@ -25,7 +26,7 @@ from heedful.lessons.lesson import (
     Reflection,
     Scope,
 )
-from heedful.lessons.proof import proof
+from heedful.lessons.proof import prove_cases
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
@@ -124,16 +125,16 @@ async def of_lessons(story: Story) -> None:
     assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
-    shown = [Exposure(name(one), f"l {n}", n < 200, "x") for n in range(240)]
-    ends = [Outcome(f"l {n}", n >= 200, 1) for n in range(240)]
-    await write(exposures.expose, shown[:1], ends[0], time.time())
-    assert not await write(exposures.insert_exposure, shown[0], 1, 1.0)
-    assert not await write(exposures.insert_outcome, ends[0], 1.0)
-    kept = replace(shown[0], signature=one.signature.digest)
+    shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)
+    await write(exposures.expose, [shown], end, time.time())
+    assert not await write(exposures.insert_exposure, shown, 1, 1.0)
+    assert not await write(exposures.insert_outcome, end, 1.0)
+    kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
-    hurting = proof(shown, ends).lessons
+    cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
+    hurting = prove_cases({name(one): cases}, 0).lessons
     assert await write(exposures.conclude, {}, hurting) == [name(one)]
     await write(exposures.restore, first.id, "ada", "it was the model")
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)
@@ -144,13 +145,16 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
-    lines = await read(lambda db, scope: [*transfer.export_records(db, scope, True)])
+    lines = await read(lambda db, scope: [*transfer.export_records(db, scope)])
     story.called.add(transfer.export_records)
-    effects, waiting = await write(transfer.import_records, lines[1:], "import:x", "ada", "mine")
-    assert (set(effects), waiting) == ({False}, 0)
+    for work in (transfer.rehearse_import, transfer.import_records):
+        effects, waiting = await write(work, lines[1:], "import:x", "ada", "mine")
+        assert (set(effects), waiting) == ({False}, 0)
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1
+    assert await read(lessons.count_examples, "check", "E") == 1
+    assert await write(lessons.clear_type, "check", "other") == 0
     assert await write(lessons.clear) == 1
 
 
@@ -179,7 +183,11 @@ async def of_loops(story: Story) -> None:
     assert [one.id for one in await read(loops.read_many, ["a"])] == ["a"]
     assert [one.id for one in await read(loops.newest, 9)] == ["a"]
     assert [one.id for one in await read(loops.newest, 9, "", "a")] == []
-    assert await read(loops.echoes, "b", 9) == {"x": 1}
+    await write(loops.set_policy, "a", replace(head, policy={**head.policy, "unscored": "again"}))
+    assert (await read(loops.read, "a")).head.policy["unscored"] == "again"
+    await write(loops.note, "a", "a_r1", {"bias: haste": {"tag": "haste"}})
+    assert await read(loops.notes, "a_r1") == {"bias: haste": {"tag": "haste"}}
+    assert await read(loops.echoes, "b", 9) == {"x": 1, "bias: haste": 1}
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
@@ -225,7 +233,8 @@ async def of_calls(story: Story) -> None:
     other = replace(key, id="0" * 12)
     assert await write(keys.insert, other, "hash") == other
     assert (await read(keys.find, other.id)) == (other, "hash")
-    await write(keys.use, other.id)
+    with pytest.raises(Conflict, match="a key with the id 000000000000"):
+        await write(keys.insert, other, "hash")
     assert await read(keys.any_key)
     assert (await write(keys.revoke, key.id)).revoked
     assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}

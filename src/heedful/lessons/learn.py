@@ -17,7 +17,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
 from heedful.loop import record
-from heedful.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
+from heedful.loop.record import Attempt, Evaluation, Finding, Loop
 from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
@@ -90,7 +90,7 @@ def _corrected_findings(loop: Loop, differ: bool) -> list[tuple[Attempt, Finding
     """
     *earlier, last = loop.attempts
     accepted = last.evaluation or Evaluation()
-    least = record.thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
+    least = record.thousandths(loop.improves.min_gain)
     found: dict[str, tuple[Attempt, Finding]] = {}
     for attempt in earlier:
         evaluation = attempt.evaluation
@@ -132,7 +132,7 @@ def _lesson(
         dict(now.scores) if now else {},
         clip(finding.evidence),
     )
-    change = str(difference(example.rejected, redact(example.accepted))) if accepted else ""
+    change = difference(example.rejected, redact(example.accepted)) if accepted else ""
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
     text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())

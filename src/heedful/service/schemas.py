@@ -21,7 +21,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
+from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
@@ -193,10 +193,9 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to replay on the loops with these ids, or on the newest `limit` loops."""
+    """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
@@ -278,14 +277,6 @@ class AttemptRecord(Answer):
         """Return an attempt with its output."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
-    @property
-    def attempt(self) -> record.Attempt:
-        """Return the attempt as a record of the library."""
-        text = None if self.output is None else record.Candidate.of(self.output).text
-        plain = self.model_dump(exclude={"digest", "output"})
-        plain["candidate"] = {"digest": self.digest, "text": text}
-        return codec.from_document(record.Attempt, plain)
-
 
 class DecisionRecord(Answer):
     """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
@@ -302,12 +293,6 @@ class DecisionRecord(Answer):
         """Return a decision with the code of its reason."""
         verdict = codec.verdict_to(decision.verdict)
         return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
-
-    @property
-    def decision(self) -> decide.Decision:
-        """Return the decision as a record of the library."""
-        plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
-        return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
@@ -337,19 +322,6 @@ class LoopRecord(LoopSummary):
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
-
-    @property
-    def stored(self) -> StoredLoop:
-        """Return the stored loop, without its journal."""
-        goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
-        attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
-        loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
-        key = self.memory_key
-        head = Head(self.task, self.goals, self.policy, self.context, memory_key=key)
-        outputs = tuple(one.output for one in self.made)
-        decisions = tuple(one.decision for one in self.decisions)
-        times = self.created, self.updated
-        return StoredLoop(self.id, head, loop, outputs, decisions, {}, 0, *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -629,17 +601,6 @@ class ProofAnswer:
 # Quarantine and dreams
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
-
-
-class Ruling(Answer):
-    """A ruling on a lesson or a source, with its author and reason."""
-
-    action: str
-    subject: str
-    by: str
-    why: str
-    record: dict[str, Any]
-    at: float
 
 
 class Revocation(Body):

@@ -376,8 +376,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
     With `waiting`, return instead those that have waiting episodes or unfinished traces.
     """
-    rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
-    return [Scope(*row) for row in rows]
+    return [Scope(*row) for row in db.run("scopes", {"waiting": waiting}).fetchall()]
 
 
 def plain(row: Row) -> Mapping[str, Any]:
