@@ -29,12 +29,13 @@ from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
 from heedful.store import exposures
-from heedful.store.store import Store
+from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
 from tests.store.support import in_memory, python
 
 FIX = "answer with one of P0 to P3"
 TASKS = ("checkout answers 500", "a typo on pricing", "login spins", "dark mode flickers", "oh")
+NAME = "kind || '/' || signature as name"
 TWO = Policy((MaxAttempts(2),), name="two")
 Ask = Callable[[str], Awaitable[Any]]
 
@@ -288,6 +289,23 @@ async def test_a_rule_that_is_retired_or_waits_is_silent(store, gone):
             Scope(), lambda db, scope: db.update("reflection", {"error_type": "a"}, {"state": gone})
         )
     assert await loop("K") == []
+
+
+@pytest.mark.both
+async def test_the_lesson_that_replaced_another_has_the_words_of_its_rule(store):
+    loop = Breaking(store)
+    await loop("K", "a")
+    await loop("L", "b")
+
+    def replaced(db: Db, scope: Scope) -> None:
+        key = {"tenant": scope.tenant, "project": scope.project}
+        names = [row["name"] for row in db.select(NAME, "reflection", key, "order by error_type")]
+        db.update("reflection", {"error_type": "a"}, {"state": "superseded"})
+        link = {"child": names[0], "relation": "became", "parent": names[1], "at": 1.0}
+        db.insert("link", {**key, **link})
+
+    await store.write(Scope(), replaced)
+    assert await loop("K") == ["b"]
 
 
 @pytest.mark.both

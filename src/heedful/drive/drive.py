@@ -30,7 +30,8 @@ C = TypeVar("C")
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 
-    `briefing` says what memory told the loop before its first attempt, and what it withheld.
+    `briefing` says what memory told the loop before its first attempt, and what it withheld; it is
+    None without a memory, and for a loop that had already ended.
     """
 
     id: str
@@ -38,7 +39,7 @@ class Result(Generic[C]):
     verdict: decide.Done
     loop: record.Loop
     policy: decide.Policy
-    briefing: Briefing = Briefing()
+    briefing: Briefing | None = None
 
     @property
     def passed(self) -> bool:
@@ -210,7 +211,7 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                told = self._recorder.shown
+                told = self._recorder.briefing
                 return Result(self.id, value, state.verdict, state.loop, self.policy, told)
 
     async def cancel(self, by: str) -> decide.Verdict:

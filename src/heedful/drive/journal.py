@@ -111,11 +111,10 @@ def key_of(function: Any) -> str:
     module = getattr(function, "__module__", None) or ""
     if module == "__main__":
         main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
+        file = os.path.basename(getattr(main, "__file__", None) or "")
         made_in = getattr(getattr(function, "__code__", None), "co_filename", "")
-        stem = os.path.basename(file)
-        module = spec.name if spec else os.path.splitext(stem)[0]
-        module = module if stem and os.path.basename(made_in) == stem else ""
+        own = getattr(getattr(main, "__spec__", None), "name", os.path.splitext(file)[0])
+        module = own if os.path.basename(made_in) == file else ""
     named = module and name and not name.endswith("<lambda>")
     return f"{module}.{name}"[-LONGEST_KEY:] if named else ""
 
@@ -238,8 +237,8 @@ class LoopRecorder:
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
     teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
-    if the exposures of `shown` are already stored. `memory_key`, the names of the `checks` and
-    `tell` are as in `Memory.brief`.
+    if the exposures of `shown` are already stored. `briefing` is what `brief` recalled.
+    `memory_key`, the names of the `checks` and `tell` are as in `Memory.brief`.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -249,6 +248,7 @@ class LoopRecorder:
     judged: bool = True
     measured: bool = True
     shown: Briefing = Briefing()
+    briefing: Briefing | None = None
     exposed: bool = False
     memory_key: str = ""
     checks: tuple[str, ...] = ()
@@ -273,6 +273,7 @@ class LoopRecorder:
         if self.memory is not None:
             how = self.memory_key, self.checks, self.tell
             self.shown = await self.memory.brief(self.task, loop, begins, *how)
+            self.briefing = self.shown
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:

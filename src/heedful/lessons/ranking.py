@@ -386,14 +386,14 @@ class Briefing:
     choices: tuple[Choice, ...] = ()
 
     def __str__(self) -> str:
-        lines = list(map(str, self.choices))
-        if not self.found:
-            near = "the loop has no memory key, and no task like it is known"
-            if self.memory_key:
-                near = f"no rule was broken under the key {self.memory_key!r}"
-            waits = f"; waiting in quarantine: {self.waiting}" if self.waiting else ""
-            lines.insert(0, f"told nothing{'' if lines else f': {near}'}{waits}")
-        return "\n".join(lines)
+        silence = ["told nothing"] if not self.found else []
+        if silence and not self.memory_key:
+            silence.append("the loop has no memory key")
+        elif silence and all(choice.leg != "cause" for choice in self.choices):
+            silence.append(f"no rule was broken under the key {self.memory_key!r}")
+        if silence and self.waiting:
+            silence.append(f"{self.waiting} waiting in quarantine")
+        return "\n".join(filter(None, (": ".join(silence), *map(str, self.choices))))
 
     @property
     def examples(self) -> tuple[Message, ...]:
