@@ -15,10 +15,10 @@ from math import exp2, sqrt
 from typing import Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, SHARE, Cause, Exposure, Filter, LessonName, Match, Outcome
+from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.loop.record import Loop, check_integer, clean, thousandths
+from heedful.loop.record import Loop, check_integer, clean
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import delimiter, sanitize
 
@@ -219,12 +219,12 @@ def choose_for_loop(
 ) -> tuple[list[Match], list[Choice]]:
     """Return what a loop is told before its task, and what came close but is not told.
 
-    Rules that loops of its memory key broke come first, most often and most severely broken first;
-    then worked examples and lessons for similar tasks, and the nearest strategy. `tell` leaves out
-    one of the two forms. A lesson from a check without an accepted output is told as a rule only,
-    because advice for one function is wrong for another. Lessons of the kind "reflection" are never
-    told: they say what went wrong elsewhere. The limits are those of `choose`. `before` are the
-    examples that a resumed loop was told: it is told them again.
+    Rules that loops of its memory key broke come first, in the order of `found`; then worked
+    examples and lessons for similar tasks, and the nearest strategy. `tell` leaves out one of the
+    two forms. A lesson from a check without an accepted output is told as a rule only, because
+    advice for one function is wrong for another. Lessons of the kind "reflection" are never told:
+    they say what went wrong elsewhere. The limits are those of `choose`. `before` are the examples
+    that a resumed loop was told: it is told them again.
     """
 
     def fits(match: Match) -> bool:
@@ -240,10 +240,10 @@ def choose_for_loop(
         if match.cause is None:
             alike += [match] if fits(match) else []
         elif tell != "examples":
-            why = match.cause.rests(checks) if before is None else ""
-            missed += [Choice(match, "missed", why)] if why else []
-            rules += [] if why else [match]
-    rules.sort(key=_by_cause, reverse=True)
+            if why := match.cause.rests(checks) if before is None else "":
+                missed.append(Choice(match, "missed", why))
+            else:
+                rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
     alike += [replace(match, cause=None) for match in rules[RULES:]]
     ranked = rank(task, alike, len(alike), now)
@@ -258,12 +258,6 @@ def choose_for_loop(
         closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
         missed.append(Choice(closest, "missed", "closest"))
     return chosen, missed
-
-
-def _by_cause(match: Match) -> tuple[int, float]:
-    """Return the key that sorts rules: how often and how severely they were broken, and newest."""
-    cause = match.cause or Cause("", "")
-    return cause.loops * thousandths(cause.severity), match.at
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
