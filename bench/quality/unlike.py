@@ -72,9 +72,9 @@ def keys(answer: str, expected: str) -> Findings:
     """Two findings that differ: no JSON, and wrong keys."""
     found: Any = None
     with suppress(ValueError):
-        found = json.loads(answer)
+        found = json.loads(re.sub(r"\A```(?:json)?|```\Z", "", answer))
     if not isinstance(found, dict):
-        fix = "answer with one JSON object, without a code block and other text"
+        fix = "answer with one JSON object and nothing else"
         return [Finding("keys", "the answer is not a JSON object", fix)]
     if found.keys() == {"item", "amount"}:
         return []
@@ -82,26 +82,26 @@ def keys(answer: str, expected: str) -> Findings:
     return [Finding("keys", f"the keys are {got}", "the keys must be item and amount")]
 
 
-def ending(answer: str, expected: str) -> Findings:
+def team(answer: str, expected: str) -> Findings:
     """A constant message without a fix."""
-    if answer and answer[-1].isalnum():
+    if answer in ("@billing", "@shipping", "@support"):
         return []
-    return [Finding("ending", "the sentence must not end with a punctuation mark")]
+    return [Finding("team", "a team is written with @, as in @sales")]
 
 
 def currency(answer: str, expected: str) -> Findings:
     """A constant message with an example as the fix."""
     if answer == expected:
         return []
-    fix = "write the ISO code of the currency, a space and the number, as in CHF 20"
+    fix = "write the number, a space and EUR, as in 20 EUR"
     return [Finding("currency", "the price is not in the house's format", fix)]
 
 
-def title(answer: str, expected: str) -> Findings:
+def topic(answer: str, expected: str) -> Findings:
     """A message with a measured number."""
-    if 1 <= len(answer.split()) <= 3:
+    if 1 <= len(answer.split()) <= 2:
         return []
-    return [Finding("title", f"the title has {len(answer.split())} words, the limit is 3 words")]
+    return [Finding("topic", f"the topic has {len(answer.split())} words, the limit is 2 words")]
 
 
 def flag(answer: str, expected: str) -> Findings:
@@ -135,20 +135,40 @@ class Family:
         return not self.judge(answer, heedful.Context(task))
 
 
-SENTENCE = "Write one friendly sentence to a customer about this. Answer with the sentence only."
-TITLE = "Suggest a title for an article that says this. Answer with the title only."
-OBJECT = "Extract the product and its price as JSON. Answer with the JSON only, on one line."
-WEIGHT = "The note has a thing and its weight in kilograms. Answer with its weight only."
 FAMILIES = (
-    (severity, "Rate how severe this bug is. Answer with the rating only.", "one of P0, P1, P2, P3"),
+    (severity, "Rate how severe this bug is. Answer with the rating only.", "as P0, P1, P2 or P3"),
     (date, "On which day is this? Answer with the date only.", "as YYYY-MM-DD"),
-    (name, "Which city is this about? Answer with its name only.", "in lower case"),
-    (unit, WEIGHT, "as the number, a space and kg, as in 7 kg"),
-    (keys, OBJECT, 'one JSON object with the keys "item" and "amount", without a code block'),
-    (ending, SENTENCE, "without a punctuation mark at the end"),
-    (currency, "What does it cost? Answer with the price only.", "with the ISO code, as in CHF 20"),
-    (title, TITLE, "of at most three words"),
-    (flag, "Is this a complaint? Answer yes or no.", "Y for yes or N for no, one letter"),
+    (
+        name,
+        "Which city is this about? Answer with its name only.",
+        "in lower case letters, as in paris",
+    ),
+    (
+        unit,
+        "The note has a thing and its weight in kilograms. Answer with its weight only.",
+        "with its unit, as in 7 kg",
+    ),
+    (
+        keys,
+        "Extract the product and its price as JSON. Answer with the JSON only, on one line.",
+        'as a JSON object with the keys "item" and "amount"',
+    ),
+    (
+        team,
+        "Which team handles this: billing, shipping or support? Answer with the team only.",
+        "with an @, as in @sales",
+    ),
+    (
+        currency,
+        "The note has a thing and its price in euros. Answer with its price only.",
+        "with the currency, as in 20 EUR",
+    ),
+    (
+        topic,
+        "Name the topic of this article. Answer with the topic only.",
+        "in at most two words",
+    ),
+    (flag, "Is this a complaint? Answer yes or no.", "as Y for yes or N for no, one letter"),
 )
 
 
