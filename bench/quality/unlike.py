@@ -1,9 +1,10 @@
 """Unlike tasks, one rule: is a rule that a check taught told before the next task of its function?
 
-`unlike.json` has 20 tasks for each check, [text, expected answer or ""]; no two tasks of a check
-share a word. Each check stands on its own decorated function. All functions share one memory and
-take turns. A check counts for a model if, with its rule in the prompt, at least 80 % of the answers
-are right at once. The function `answer_anything` has all checks; each check judges its own tasks.
+`unlike.json` has for each check an instruction, the rule in words, and 20 tasks with the expected
+answer or ""; no two tasks of a check share a word. Each check stands on its own decorated function;
+all functions share one memory and take turns. A check counts for a model if, with its rule in the
+prompt, at least 80 % of the answers are right at once. The function `answer_anything` has all
+checks; each of them judges its own tasks.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import mean
@@ -34,81 +34,80 @@ POLICY = heedful.Policy((heedful.MaxAttempts(3),), name="three attempts")
 NO_FACE = "not available: no public face says under which key a rule was found"
 Findings = list[Finding]
 
+# The checks are written as people write them: messages that quote the answer and constant ones,
+# with a fix, with an example as the fix, with a fix for the very answer, without a fix.
+
 
 def severity(answer: str, expected: str) -> Findings:
-    """A message that quotes the answer, without a fix."""
+    """The rating is one of four."""
     if answer in ("P0", "P1", "P2", "P3"):
         return []
     return [Finding("severity", f"severity must be one of P0, P1, P2, P3, not {answer[:40]!r}")]
 
 
 def date(answer: str, expected: str) -> Findings:
-    """A constant message with a fix, and another one for a wrong value."""
-    if answer == expected:
-        return []
+    """Dates are ISO dates."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", answer):
-        return [Finding("date", "this is not the date in the note", key="date: value")]
+        wrong = Finding("date", "this is not the date in the note", key="date: value")
+        return [] if answer == expected else [wrong]
     return [Finding("date", "the date is not in ISO format", "write it as YYYY-MM-DD, 2024-05-31")]
 
 
 def name(answer: str, expected: str) -> Findings:
-    """A fix that quotes the particular answer."""
-    if answer == expected:
-        return []
-    if answer.lower() == expected:
+    """Names are written in lower case."""
+    if answer != expected and answer.lower() == expected:
         return [Finding("name", "names are written in lower case", f"write {expected!r}")]
-    return [Finding("name", "the answer is not only the name of the city", key="name: value")]
+    wrong = Finding("name", "the answer is not only the name of the city", key="name: value")
+    return [] if answer == expected else [wrong]
 
 
 def unit(answer: str, expected: str) -> Findings:
-    """A message that quotes the answer, with a fix."""
-    if answer == expected:
-        return []
+    """A weight has its unit."""
     fix = "write the number, a space and kg, as in 7 kg"
-    return [Finding("unit", f"{answer[:40]!r} is not a weight with its unit", fix)]
+    wrong = Finding("unit", f"{answer[:40]!r} is not a weight with its unit", fix)
+    return [] if answer == expected else [wrong]
 
 
 def keys(answer: str, expected: str) -> Findings:
-    """Two findings that differ: no JSON, and wrong keys."""
+    """The object has the keys of the house; a code block around it does no harm."""
     found: Any = None
     with suppress(ValueError):
         found = json.loads(re.sub(r"\A```(?:json)?|```\Z", "", answer))
     if not isinstance(found, dict):
         fix = "answer with one JSON object and nothing else"
         return [Finding("keys", "the answer is not a JSON object", fix)]
-    if found.keys() == {"item", "amount"}:
-        return []
     got = ", ".join(sorted(found))
-    return [Finding("keys", f"the keys are {got}", "the keys must be item and amount")]
+    wrong = Finding("keys", f"the keys are {got}", "the keys must be item and amount")
+    return [] if found.keys() == {"item", "amount"} else [wrong]
 
 
 def team(answer: str, expected: str) -> Findings:
-    """A constant message without a fix."""
-    if answer in ("@billing", "@shipping", "@support"):
-        return []
-    return [Finding("team", "a team is written with @, as in @sales")]
+    """A team is written as a mention."""
+    wrong = Finding("team", "the team must be @billing, @shipping or @support")
+    return [] if answer in ("@billing", "@shipping", "@support") else [wrong]
 
 
 def currency(answer: str, expected: str) -> Findings:
-    """A constant message with an example as the fix."""
-    if answer == expected:
-        return []
+    """A price has its currency."""
     fix = "write the number, a space and EUR, as in 20 EUR"
-    return [Finding("currency", "the price is not in the house's format", fix)]
+    wrong = Finding("currency", "the price is not in the house's format", fix)
+    return [] if answer == expected else [wrong]
 
 
 def topic(answer: str, expected: str) -> Findings:
-    """A message with a measured number."""
-    if 1 <= len(answer.split()) <= 2:
-        return []
-    return [Finding("topic", f"the topic has {len(answer.split())} words, the limit is 2 words")]
+    """A topic is short."""
+    count = len(answer.split())
+    wrong = Finding("topic", f"the topic has {count} words, the limit is 2 words")
+    return [] if 1 <= count <= 2 else [wrong]
 
 
 def flag(answer: str, expected: str) -> Findings:
-    """A constant message with a fix."""
-    if answer in ("Y", "N"):
-        return []
-    return [Finding("flag", "the answer is not a flag", "answer with Y or N, one letter")]
+    """Yes and no are one letter."""
+    wrong = Finding("flag", "the answer is not a flag", "answer with Y or N, one letter")
+    return [] if answer in ("Y", "N") else [wrong]
+
+
+CHECKS = (severity, date, name, unit, keys, team, currency, topic, flag)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Family:
     check: Callable[[str, str], Findings]
     instruction: str
     rule: str
-    tasks: Mapping[str, str] = field(default_factory=dict)
+    tasks: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -135,55 +134,18 @@ class Family:
         return not self.judge(answer, heedful.Context(task))
 
 
-FAMILIES = (
-    (severity, "Rate how severe this bug is. Answer with the rating only.", "as P0, P1, P2 or P3"),
-    (date, "On which day is this? Answer with the date only.", "as YYYY-MM-DD"),
-    (
-        name,
-        "Which city is this about? Answer with its name only.",
-        "in lower case letters, as in paris",
-    ),
-    (
-        unit,
-        "The note has a thing and its weight in kilograms. Answer with its weight only.",
-        "with its unit, as in 7 kg",
-    ),
-    (
-        keys,
-        "Extract the product and its price as JSON. Answer with the JSON only, on one line.",
-        'as a JSON object with the keys "item" and "amount"',
-    ),
-    (
-        team,
-        "Which team handles this: billing, shipping or support? Answer with the team only.",
-        "with an @, as in @sales",
-    ),
-    (
-        currency,
-        "The note has a thing and its price in euros. Answer with its price only.",
-        "with the currency, as in 20 EUR",
-    ),
-    (
-        topic,
-        "Name the topic of this article. Answer with the topic only.",
-        "in at most two words",
-    ),
-    (flag, "Is this a complaint? Answer yes or no.", "as Y for yes or N for no, one letter"),
-)
-
-
 def families(most: int = MOST) -> list[Family]:
     """Return the families with their tasks. Raises ValueError if tasks of a check share a word."""
-    read: dict[str, list[list[str]]] = json.loads(TASKS.read_text("utf-8"))
-    made = []
-    for check, instruction, rule in FAMILIES:
-        tasks = dict(read[check.__name__])
-        words = [word for task in tasks for word in set(re.findall(r"[^\W\d_]+", task.lower()))]
-        shared = {word for word in words if words.count(word) > 1}
-        if shared:
-            raise ValueError(f"{check.__name__}: tasks share {shared}")
-        tasks = dict(list(tasks.items())[:most])
-        made.append(Family(check, instruction, f"Write the answer {rule}.", tasks))
+    made, read = [], json.loads(TASKS.read_text("utf-8"))
+    for check in CHECKS:
+        family = Family(check, **read[check.__name__])
+        words = [
+            word for task in family.tasks for word in {*re.findall(r"[^\W\d_]+", task.lower())}
+        ]
+        if len(words) > len(set(words)):
+            raise ValueError(f"tasks of {family.name} share a word")
+        tasks = dict(list(family.tasks.items())[:most])
+        made.append(Family(check, family.instruction, family.rule, tasks))
     return made
 
 
@@ -198,7 +160,8 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     async with opened(size, data, live) as model:
         told = {one.name: await _told(one, model) for one in chosen}
         names = [name for name, share in told.items() if share >= QUALIFIED]
-        say(f"unlike {size}: rule in the prompt: {_shares(told)}; qualified: {', '.join(names)}")
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in told.items())
+        say(f"unlike {size}, the rule in the prompt: {shares}; qualified: {', '.join(names)}")
         without = [decorated([one], one.name, model, None) for one in chosen]
         plain = await _stream(f"unlike {size} retries", chosen, without, model)
         memory = _memory()
@@ -209,15 +172,13 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     rows = []
     for one in chosen:
         key = f"unlike.{size}.{one.name}"
-        rows.append(Row(f"{key}.rule", told[one.name]))
+        rows += [Row(f"{key}.rule", told[one.name])]
         rows += _figures(key, ours[one.name], plain[one.name])
     rows.append(Row(f"unlike.{size}.qualified", len(names), None, "1.5b: at least 5"))
-    for title_, made in (("ours", ours), ("all", both)):
+    for title, made in (("ours", ours), ("all", both)):
         pooled = [list(chain.from_iterable(arm[name] for name in names)) for arm in (made, plain)]
-        if names:
-            rows += _figures(f"unlike.{size}.{title_}", *pooled)
-    rows.append(Row(f"unlike.{size}.crossed", None, None, NO_FACE))
-    return rows
+        rows += _figures(f"unlike.{size}.{title}", *pooled)
+    return [*rows, Row(f"unlike.{size}.crossed", None, None, NO_FACE)]
 
 
 @dataclass(frozen=True)
@@ -230,21 +191,15 @@ class Tried:
 
 
 def _figures(key: str, ours: Sequence[Tried], plain: Sequence[Tried]) -> Iterator[Row]:
-    """Compare with the same function without memory, whose first answer is that of one attempt."""
+    """Compare with the same function without memory: its first answer, and its calls."""
     arms = ours, plain
-    for name, late in (("first_half", False), ("second_half", True)):
-        yield Row(f"{key}.{name}", *(_mean(t.right for t in arm if t.late == late) for arm in arms))
-    yield Row(f"{key}.calls", *(_mean(t.calls for t in arm) for arm in arms))
-    lost = sum(b.right and not a.right for a, b in zip(ours, plain, strict=True))
-    yield Row(f"{key}.lost", lost / max(1, sum(t.right for t in plain)))
-
-
-def _mean(values: Any) -> float:
-    return mean(map(float, values or [0]))
-
-
-def _shares(told: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in told.items())
+    for half, late in (("first_half", False), ("second_half", True)):
+        rights = ([float(one.right) for one in arm if one.late == late] for arm in arms)
+        yield Row(f"{key}.{half}", *(mean(right or [0.0]) for right in rights))
+    yield Row(f"{key}.calls", *(mean([float(one.calls) for one in arm] or [0.0]) for arm in arms))
+    lost = sum(plain.right and not one.right for one, plain in zip(ours, plain, strict=True))
+    right = sum(one.right for one in plain)
+    yield Row(f"{key}.lost", lost / max(1, right), None, f"{lost} of {right} right answers")
 
 
 def _memory() -> heedful.Memory:
@@ -276,28 +231,22 @@ def decorated(
         made.append(got.text)
         return got
 
+    # Eight functions that somebody wrote have eight names.
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
-    checks = [_named(one) for one in checked]
-    options: dict[str, Any] = {"checks": checks, "policy": POLICY, "memory": memory, "store": None}
-    return heedful.self_correcting(on_exhausted="best", **options)(answer)
-
-
-def _named(one: Family) -> Callable[..., Findings]:
-    check = partial(one.judge)
-    check.__name__ = one.name  # type: ignore[attr-defined]
-    check.pure = True  # type: ignore[attr-defined]
-    return check
+    options: dict[str, Any] = {"checks": [one.judge for one in checked], "policy": POLICY}
+    options |= {"memory": memory, "store": None, "on_exhausted": "best"}
+    return heedful.self_correcting(**options)(answer)
 
 
 async def _stream(
-    title_: str,
+    title: str,
     chosen: Sequence[Family],
     functions: Sequence[Callable[..., Any]],
     model: KeptModel,
 ) -> dict[str, list[Tried]]:
     """Call the functions in turn, each with its next task."""
-    most = max(len(one.tasks) for one in chosen)
-    progress = Progress(title_, sum(len(one.tasks) for one in chosen), model)
+    most = len(chosen[0].tasks)
+    progress = Progress(title, most * len(chosen), model)
     tried: dict[str, list[Tried]] = {one.name: [] for one in chosen}
     for place in range(most):
         for one, function in zip(chosen, functions, strict=True):
