@@ -19,6 +19,7 @@ from bench.quality import (
     dream,
     grounding,
     learn,
+    logo,
     recall,
     reflect,
     sessions,
@@ -28,7 +29,7 @@ from bench.quality import (
     unlike,
     whowhen,
 )
-from bench.quality.answers import CACHE, MODELS, Live
+from bench.quality.answers import CACHE, MODELS, Live, say
 
 JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "stop": stop.run,
@@ -42,13 +43,14 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "dream": dream.run,
     "strategies": strategies.run,
     "sessions": sessions.run,
+    "logo": logo.run,
     "unlike": unlike.run,
     "learn": learn.run,
 }
 # These ask a live model and take its options.
 LIVE = frozenset({"unlike", "learn"})
 # These take minutes or hours and run only when they are asked for by name.
-SLOW = LIVE | {"strategies"}
+SLOW = LIVE | {"strategies", "logo"}
 OUT = Path("bench/out/quality.json")
 
 
@@ -68,17 +70,21 @@ def main() -> int:
     if not set(asked.models.split(",")) <= set(MODELS) or (asked.limit or 1) < 1:
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
     options = Live(tuple(asked.models.split(",")), asked.limit, asked.threads, asked.answers)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("key", "ours", "simple baseline", "published anchor")
     figures: dict[str, float] = {}
-    for name, job in JOBS.items():
-        if asked.only == name or (asked.only is None and name not in SLOW):
-            work = partial(job, live=options) if name in LIVE else job
-            for row in work(asked.data, asked.split):
-                if row.ours is not None:
-                    figures[row.key] = row.ours
-                shown = ("" if it is None else f"{it:.3f}" for it in (row.ours, row.baseline))
-                table.add_row(row.key, *shown, row.anchor)
+    try:
+        for name, job in JOBS.items():
+            if asked.only == name or (asked.only is None and name not in SLOW):
+                work = partial(job, live=options) if name in LIVE else job
+                for row in work(asked.data, asked.split):
+                    if row.ours is not None:
+                        figures[row.key] = row.ours
+                    shown = ("" if it is None else f"{it:.3f}" for it in (row.ours, row.baseline))
+                    table.add_row(row.key, *shown, row.anchor)
+    except KeyboardInterrupt:
+        say("interrupted; answers of models are kept, and the next run goes on")
+        return 130
     console.print(table)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
