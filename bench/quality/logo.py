@@ -13,20 +13,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import mean
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import heedful
-from bench.quality import recall, stop
-from bench.quality import signatures as systems_job
+from bench.quality import recall, signatures, stop
 from bench.quality.answers import say
 from bench.quality.grounding import found, rated
 from bench.quality.rows import Row, read
-from heedful.lessons import patterns, signature
+from heedful.lessons import patterns, ranking, signature
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
 from heedful.loop.replay import grid
@@ -34,180 +35,174 @@ from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.store import search
 
+C = TypeVar("C")
 FALSE = 0.10
 LEAST = 0.001  # the gain in grouping accuracy for which a change is made
-COUNTS = {"MANY": range(3, 8), "WORDS": range(1, 4)}
+MANY, WORDS = range(3, 8), range(1, 4)
+STOPS = (
+    ("stop.ldb", "run", "_logo"),
+    ("stop.ldb", "bench", "_logo_bench"),
+    ("stop.hotpot", "run", "_logo"),
+)
 Config = tuple[frozenset[str], int, int]  # the masks in use, MANY, WORDS
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """The rows of the four jobs; the baseline is the shipped choice on the same groups."""
-    yield from _signatures(data, split)
     yield from _stops(data, split)
     yield from _grounding(data, split)
     yield from asyncio.run(_recall(data, split))
+    yield from _signatures(data, split)
+
+
+def _left_out(title: str, groups: Iterable[str], choose: Callable[[list[str]], C]) -> dict[str, C]:
+    """Return for each group what is chosen on all the others."""
+    found, names = {}, list(groups)
+    for left in names:
+        found[left] = choose([name for name in names if name != left])
+        say(f"logo {title}, without {left}: {found[left]}")
+    return found
+
+
+def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row[key]].append(row)
+    return groups
 
 
 def _signatures(data: Path, split: str) -> Iterator[Row]:
-    systems: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for row in read(data, "loghub_2k", split):
-        systems[row["set"]].append((row["content"], row["event_id"]))
-    known: dict[tuple[str, Config], float] = {}
+    systems = {
+        name: [(row["content"], row["event_id"]) for row in rows]
+        for name, rows in _grouped(read(data, "loghub_2k", split), "set").items()
+    }
 
+    @cache
     def score(name: str, config: Config) -> float:
-        if (name, config) not in known:
-            with _configured(config):
-                groups = systems_job.learned("log", systems[name])
-            known[name, config] = systems_job.accuracy(groups, systems[name])
-        return known[name, config]
+        with _configured(config):
+            return signatures.accuracy(signatures.learned("log", systems[name]), systems[name])
 
     shipped: Config = (frozenset(signature._KINDS), patterns.MANY, patterns.WORDS)
-    scores, gone = {}, set[str]()
-    for left in systems:
-        others = [name for name in systems if name != left]
-        best = _climb(shipped, lambda config, names=others: mean(score(n, config) for n in names))
-        scores[left] = score(left, best)
-        gone |= shipped[0] - best[0]
-        say(f"logo signatures {left}: {scores[left]:.3f}, without {sorted(shipped[0] - best[0])}")
+
+    def climb(names: Sequence[str]) -> Config:
+        """Change one part at a time, the best first, as long as the score rises."""
+        config, value = shipped, mean(score(name, shipped) for name in names)
+        while True:
+            kinds, many, words = config
+            near = [(kinds ^ {kind}, many, words) for kind in signature._KINDS]
+            near += [(kinds, n, words) for n in (many - 1, many + 1) if n in MANY]
+            near += [(kinds, many, n) for n in (words - 1, words + 1) if n in WORDS]
+            scores = {each: mean(score(name, each) for name in names) for each in near}
+            best = max(scores, key=lambda each: scores[each])
+            if scores[best] < value + LEAST:
+                return config
+            config, value = best, scores[best]
+
+    chosen = _left_out("signatures", systems, climb)
+    made = {name: score(name, config) for name, config in chosen.items()}
+    gone = ", ".join(sorted({kind for kinds, *_ in chosen.values() for kind in shipped[0] - kinds}))
     plain = mean(score(name, shipped) for name in systems)
-    about = f"dropped in some: {', '.join(sorted(gone)) or 'nothing'}"
-    yield Row("signatures.loghub.ga_logo", mean(scores.values()), plain, about)
-    for name, value in scores.items():
+    yield Row("signatures.loghub.ga_logo", mean(made.values()), plain, f"left out in some: {gone}")
+    for name, value in made.items():
         yield Row(f"signatures.loghub.{name}_logo", value, score(name, shipped))
 
 
-def _climb(config: Config, score: Callable[[Config], float]) -> Config:
-    """Change one part at a time, the best first, as long as the score rises."""
-    value = score(config)
-    while True:
-        kinds, many, words = config
-        near = [(kinds ^ {kind}, many, words) for kind in signature._KINDS]
-        near += [(kinds, n, words) for n in COUNTS["MANY"] if abs(n - many) == 1]
-        near += [(kinds, many, n) for n in COUNTS["WORDS"] if abs(n - words) == 1]
-        best = max(near, key=score)
-        if score(best) < value + LEAST:
-            return config
-        config, value = best, score(best)
-
-
-def _configured(config: Config) -> ExitStack:
-    """Replace the masks and counts of the library while the block runs."""
+@contextmanager
+def _configured(config: Config) -> Iterator[None]:
+    """Replace the masks and counts of the library."""
     kinds, many, words = config
     pattern = signature._PARTICULAR.pattern
     for kind, text in signature._KINDS.items():
         if kind not in kinds:
             pattern = pattern.replace(f"(?P<{kind}>{text})", f"(?P<{kind}>(?!))")
-    stack = ExitStack()
-    stack.enter_context(patch.object(signature, "_PARTICULAR", re.compile(pattern)))
-    stack.enter_context(patch.multiple(patterns, MANY=many, WORDS=words))
-    return stack
+    with (
+        patch.object(signature, "_PARTICULAR", re.compile(pattern)),
+        patch.multiple(patterns, MANY=many, WORDS=words),
+    ):
+        yield
 
 
 def _stops(data: Path, split: str) -> Iterator[Row]:
-    policies = [PRESETS["default"], *grid()]
-    for key, groups in (("stop.ldb", ("run", "bench")), ("stop.hotpot", ("run",))):
+    policies = [PRESETS["default"], *grid(), stop.FULL]
+    for key, group, end in STOPS:
         name, candidate = stop.SETS[key]
         judge = stop.code if key == "stop.ldb" else stop.question
-        rows = list(read(data, name, split))
-        loops = [stop.recorded(row, judge, candidate) for row in rows]
-        for group in groups:
-            names = [row[group] for row in rows]
-            parts = {
-                one: [loop for loop, name in zip(loops, names, strict=True) if name == one]
-                for one in dict.fromkeys(names)
-            }
-            figures = {one: heedful.compare(part, policies) for one, part in parts.items()}
-            full = {one: heedful.compare(part, [stop.FULL])[0] for one, part in parts.items()}
-            shares, costs, plain = [], [], []
-            for left in parts:
-                chosen = _cheapest([figures[one] for one in parts if one != left])
-                made, default = figures[left][chosen], figures[left][0]
-                shares.append(made.solved / max(1, full[left].solved))
-                costs.append(made.attempts / made.oracle)
-                plain.append(
-                    (default.solved / max(1, full[left].solved), default.attempts / default.oracle)
-                )
-                say(f"logo {key} {left}: {policies[chosen].name}")
-            end = "_logo" if group == "run" else f"_logo_{group}"
-            about = f"{len(parts)} groups; the preset default on the same"
-            yield Row(f"{key}.solved_share{end}", mean(shares), mean(p[0] for p in plain), about)
-            yield Row(f"{key}.attempts_over_oracle{end}", mean(costs), mean(p[1] for p in plain))
+        figures = {
+            one: heedful.compare([stop.recorded(row, judge, candidate) for row in rows], policies)
+            for one, rows in _grouped(read(data, name, split), group).items()
+        }
 
+        def cheapest(names: Sequence[str], figures: Any = figures) -> int:
+            """Return the policy with the fewest attempts that solves as many as the default."""
+            each = list(zip(*(figures[name] for name in names), strict=True))
+            solved = [sum(one.solved for one in of) for of in each]
+            spent = [sum(one.attempts for one in of) for of in each]
+            enough = (n for n, count in enumerate(solved) if count >= solved[0])
+            return min(enough, key=lambda n: spent[n])
 
-def _cheapest(figures: Sequence[Sequence[heedful.Figures]]) -> int:
-    """Return the number of the policy with the fewest attempts that solves as many as the first."""
-    solved = [sum(each.solved for each in one) for one in zip(*figures, strict=True)]
-    spent = [sum(each.attempts for each in one) for one in zip(*figures, strict=True)]
-    return min((n for n, many in enumerate(solved) if many >= solved[0]), key=lambda n: spent[n])
+        chosen = _left_out(key, figures, cheapest)
+        about = ", ".join(sorted({policies[n].name for n in chosen.values()}))
+        ours = [(figures[one][n], figures[one][0], figures[one][-1]) for one, n in chosen.items()]
+        solved = (mean(f[n].solved / max(1, f[2].solved) for f in ours) for n in (0, 1))
+        spent = (mean(f[n].attempts / f[n].oracle for f in ours) for n in (0, 1))
+        yield Row(f"{key}.solved_share{end}", *solved, about)
+        yield Row(f"{key}.attempts_over_oracle{end}", *spent)
 
 
 def _grounding(data: Path, split: str) -> Iterator[Row]:
-    tasks: dict[str, list[tuple[bool, list[str]]]] = defaultdict(list)
-    for row in read(data, "grounding_quintd1", split):
-        tasks[row["task"]].append((bool(row["label"]), [one.level for one in found(row)]))
+    tasks = {
+        name: [(bool(row["label"]), [one.level for one in found(row)]) for row in rows]
+        for name, rows in _grouped(read(data, "grounding_quintd1", split), "task").items()
+    }
 
     def balanced(names: Sequence[str], choice: tuple[str, int]) -> float:
-        rows = [row for name in names for row in tasks[name]]
-        levels, least = choice
+        rows, (levels, least) = [row for name in names for row in tasks[name]], choice
         flags = [sum(level in levels for level in has) >= least for _, has in rows]
         return rated([wrong for wrong, _ in rows], flags)["balanced"]
 
     choices = list(product(("error", "error warning"), (1, 2, 3)))
-    scores = []
-    for left in tasks:
-        others = [name for name in tasks if name != left]
-        best = max(choices, key=lambda choice, names=others: balanced(names, choice))
-        scores.append(balanced([left], best))
+    chosen = _left_out(
+        "grounding", tasks, lambda names: max(choices, key=lambda one: balanced(names, one))
+    )
+    ours = mean(balanced([name], choice) for name, choice in chosen.items())
     plain = mean(balanced([name], ("error warning", 1)) for name in tasks)
-    yield Row("grounding.quintd.balanced_logo", mean(scores), plain)
+    yield Row("grounding.quintd.balanced_logo", ours, plain)
 
 
 async def _recall(data: Path, split: str) -> list[Row]:
     embedder = open_embedder()
     pairs: dict[str, list[tuple[bool, list[Match]]]] = defaultdict(list)
-    for name, rows in recall.by(read(data, "mistake_retrieval_hotpot", split), "pair").items():
+    for name, rows in _grouped(read(data, "mistake_retrieval_hotpot", split), "pair").items():
         memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
-        for row in rows:
-            if row["kind"] == "memory":
-                await memory.remember(row["id"], row["text"])
-        for row in rows:
-            if row["kind"] == "query":
-                asked = recall.question(row)
-                (vector,) = await embedder.embed([asked])
-                at = asked, space_of(embedder), vector, 50
-                got = await memory.store.read(memory.scope, search.search, *at)
-                pairs[name].append((bool(row["relevant"]), got))
+        for row in (row for row in rows if row["kind"] == "memory"):
+            await memory.remember(row["id"], row["text"])
+        for row in (row for row in rows if row["kind"] == "query"):
+            asked = recall.question(row)
+            (vector,) = await embedder.embed([asked])
+            at = asked, space_of(embedder), vector, 50
+            got = await memory.store.read(memory.scope, search.search, *at)
+            pairs[name].append((bool(row["relevant"]), got))
         await memory.store.close()
+
+    @cache
+    def shares(names: tuple[str, ...], choice: tuple[float, float]) -> tuple[float, float]:
+        """Return the share of known questions that are recalled, and of new ones."""
+        answers: dict[bool, list[float]] = {True: [], False: []}
+        for known, got in (row for name in names for row in pairs[name]):
+            near = ((one.cosine or 0.0) >= choice[0] or one.coverage >= choice[1] for one in got)
+            answers[known].append(float(any(near)))
+        return recall.share(answers[True]), recall.share(answers[False])
+
     choices = [(c / 50, w / 50) for c in range(15, 31) for w in range(10, 31)]
-    scored = {choice: {name: _known(pairs[name], choice) for name in pairs} for choice in choices}
 
-    def total(choice: tuple[float, float], names: Sequence[str]) -> tuple[float, float]:
-        rows = [row for name in names for row in scored[choice][name]]
-        return recall.share([k for known, k in rows if known]), recall.share(
-            [k for known, k in rows if not known]
-        )
+    def best(names: Sequence[str]) -> tuple[float, float]:
+        fits = [one for one in choices if shares(tuple(names), one)[1] <= FALSE] or choices[-1:]
+        return max(fits, key=lambda one: shares(tuple(names), one)[0])
 
-    left_out: list[tuple[bool, bool]] = []
-    for left in pairs:
-        names = [name for name in pairs if name != left]
-        fits = [one for one in choices if total(one, names)[1] <= FALSE] or choices[-1:]
-        best = max(fits, key=lambda one, names=names: total(one, names)[0])
-        left_out += scored[best][left]
-        say(f"logo recall {left}: cosine {best[0]}, coverage {best[1]}")
-    known = [float(k) for is_known, k in left_out if is_known]
-    new = [float(k) for is_known, k in left_out if not is_known]
+    chosen = _left_out("recall", pairs, best)
+    ours = [shares((name,), choice) for name, choice in chosen.items()]
+    plain = [shares((name,), (ranking.COSINE, ranking.COVERAGE)) for name in pairs]
     return [
-        Row("recall.seen.recall_logo", recall.share(known)),
-        Row("recall.seen.false_logo", recall.share(new)),
-    ]
-
-
-def _known(
-    rows: Sequence[tuple[bool, list[Match]]], choice: tuple[float, float]
-) -> list[tuple[bool, bool]]:
-    """Return for each question whether it is known, and whether these thresholds say so."""
-    cosine, coverage = choice
-    return [
-        (is_known, any((one.cosine or 0) >= cosine or one.coverage >= coverage for one in got))
-        for is_known, got in rows
+        Row(f"recall.seen.{what}_logo", mean(o[n] for o in ours), mean(p[n] for p in plain))
+        for n, what in enumerate(("recall", "false"))
     ]

@@ -15,13 +15,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import heedful
-from bench.quality.answers import KeptModel, Live, Progress, opened, say
+from bench.quality.answers import KeptModel, Live, opened, say
+from bench.quality.curve import Function, Task, Tried, decorated, figures, new_memory, stream
 from bench.quality.rows import Row
 from heedful import Finding
 from heedful.models.contract import Message
@@ -30,7 +30,6 @@ TASKS = Path(__file__).with_name("unlike.json")
 QUALIFIED = 0.8
 TOKENS = 40
 MOST = 20  # tasks of a check
-POLICY = heedful.Policy((heedful.MaxAttempts(3),), name="three attempts")
 NO_FACE = "not available: no public face says under which key a rule was found"
 Findings = list[Finding]
 
@@ -114,39 +113,30 @@ CHECKS = (severity, date, name, unit, keys, team, currency, topic, flag)
 class Family:
     """A check with the instruction of its function, its rule in words, and its tasks."""
 
-    check: Callable[[str, str], Findings]
+    name: str
     instruction: str
     rule: str
-    tasks: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        """The name of the check."""
-        return self.check.__name__
-
-    def judge(self, answer: str, context: heedful.Context) -> Findings:
-        """Judge an answer to one of the family's own tasks; find nothing in any other."""
-        expected = self.tasks.get(context.task)
-        return [] if expected is None else self.check(answer.strip(), expected)
-
-    def right(self, task: str, answer: str) -> bool:
-        """Return True if the check finds nothing."""
-        return not self.judge(answer, heedful.Context(task))
+    tasks: tuple[Task, ...]
 
 
 def families(most: int = MOST) -> list[Family]:
     """Return the families with their tasks. Raises ValueError if tasks of a check share a word."""
     made, read = [], json.loads(TASKS.read_text("utf-8"))
     for check in CHECKS:
-        family = Family(check, **read[check.__name__])
-        words = [
-            word for task in family.tasks for word in {*re.findall(r"[^\W\d_]+", task.lower())}
-        ]
+        name, facts = check.__name__, read[check.__name__]
+        words = [w for text in facts["tasks"] for w in {*re.findall(r"[^\W\d_]+", text.lower())}]
         if len(words) > len(set(words)):
-            raise ValueError(f"tasks of {family.name} share a word")
-        tasks = dict(list(family.tasks.items())[:most])
-        made.append(Family(check, family.instruction, family.rule, tasks))
+            raise ValueError(f"tasks of {name} share a word")
+        tasks = [
+            Task(text, text, facts["instruction"], partial(_judge, check, expected), name)
+            for text, expected in facts["tasks"].items()
+        ]
+        made.append(Family(name, facts["instruction"], facts["rule"], tuple(tasks[:most])))
     return made
+
+
+def _judge(check: Callable[[str, str], Findings], expected: str, answer: str) -> Findings:
+    return check(answer.strip(), expected)
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
@@ -157,102 +147,51 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 
 async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     chosen = families(live.limit or MOST)
+    # The functions take turns, each with its next task.
+    tasks = [task for turn in zip(*(one.tasks for one in chosen), strict=True) for task in turn]
+    arms: dict[str, list[Tried]] = {}
     async with opened(size, data, live) as model:
         told = {one.name: await _told(one, model) for one in chosen}
+        hinted = {one.name: await _told(one, model, hint=True) for one in chosen}
         names = [name for name, share in told.items() if share >= QUALIFIED]
         shares = ", ".join(f"{name} {share:.0%}" for name, share in told.items())
         say(f"unlike {size}, the rule in the prompt: {shares}; qualified: {', '.join(names)}")
-        without = [decorated([one], one.name, model, None) for one in chosen]
-        plain = await _stream(f"unlike {size} retries", chosen, without, model)
-        memory = _memory()
-        functions = [decorated([one], one.name, model, memory) for one in chosen]
-        ours = await _stream(f"unlike {size} ours", chosen, functions, model)
-        everything = decorated(chosen, "anything", model, _memory())
-        both = await _stream(f"unlike {size} all", chosen, [everything] * len(chosen), model)
+        for arm, memory in (("retries", None), ("ours", new_memory())):
+            own = {one.name: decorated(one.name, one.tasks, model, memory) for one in chosen}
+            call = partial(_call, own)
+            arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
+        whole = decorated("anything", tasks, model, new_memory())
+        call = partial(_call, dict.fromkeys(own, whole))
+        arms["all"] = await stream(f"unlike {size} all", tasks, call, model)
+
+    def of(arm: str, groups: Sequence[str]) -> list[Tried]:
+        return [one for one in arms[arm] if one.task.group in groups]
+
     rows = []
-    for one in chosen:
-        key = f"unlike.{size}.{one.name}"
-        rows += [Row(f"{key}.rule", told[one.name])]
-        rows += _figures(key, ours[one.name], plain[one.name])
+    for name, share in told.items():
+        key = f"unlike.{size}.{name}"
+        rows += [Row(f"{key}.rule", share), Row(f"{key}.rule_as_hint", hinted[name])]
+        rows += figures(key, of("ours", [name]), of("retries", [name]))
     rows.append(Row(f"unlike.{size}.qualified", len(names), None, "1.5b: at least 5"))
-    for title, made in (("ours", ours), ("all", both)):
-        pooled = [list(chain.from_iterable(arm[name] for name in names)) for arm in (made, plain)]
-        rows += _figures(f"unlike.{size}.{title}", *pooled)
+    for arm in ("ours", "all"):
+        rows += figures(f"unlike.{size}.{arm}", of(arm, names), of("retries", names))
     return [*rows, Row(f"unlike.{size}.crossed", None, None, NO_FACE)]
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A task: whether its first answer was right, its calls, whether it is in the second half."""
-
-    right: bool
-    calls: int
-    late: bool
+async def _call(functions: Mapping[str, Function], task: Task, made: list[str]) -> None:
+    await functions[task.group](task.text, made)
 
 
-def _figures(key: str, ours: Sequence[Tried], plain: Sequence[Tried]) -> Iterator[Row]:
-    """Compare with the same function without memory: its first answer, and its calls."""
-    arms = ours, plain
-    for half, late in (("first_half", False), ("second_half", True)):
-        rights = ([float(one.right) for one in arm if one.late == late] for arm in arms)
-        yield Row(f"{key}.{half}", *(mean(right or [0.0]) for right in rights))
-    yield Row(f"{key}.calls", *(mean([float(one.calls) for one in arm] or [0.0]) for arm in arms))
-    lost = sum(plain.right and not one.right for one, plain in zip(ours, plain, strict=True))
-    right = sum(one.right for one in plain)
-    yield Row(f"{key}.lost", lost / max(1, right), None, f"{lost} of {right} right answers")
+async def _told(one: Family, model: KeptModel, hint: bool = False) -> float:
+    """Return the share of tasks right at once with the rule, in the prompt or as a hint."""
 
+    async def ask(task: Task, made: list[str]) -> None:
+        system, user = f"{one.instruction} {one.rule}", task.text
+        if hint:
+            system, user = one.instruction, f"{one.rule}\n\n{task.text}"
+        turns = [Message("system", system), Message("user", user)]
+        made.append((await model.complete(turns, max_tokens=TOKENS)).text)
 
-def _memory() -> heedful.Memory:
-    embedder = heedful.models.open_embedder("minilm")
-    return heedful.Memory(":memory:", embedder=embedder, holdout=0)
-
-
-async def _told(one: Family, model: KeptModel) -> float:
-    """Return the share of tasks that are right at once with the rule in the prompt."""
-    progress, right = Progress(f"rule {one.name}", len(one.tasks), model), 0
-    for task in one.tasks:
-        turns = [Message("system", f"{one.instruction} {one.rule}"), Message("user", task)]
-        answer = await model.complete(turns, max_tokens=TOKENS)
-        right += one.right(task, answer.text)
-        progress.task(one.right(task, answer.text))
-    return right / len(one.tasks)
-
-
-def decorated(
-    checked: Sequence[Family], name: str, model: KeptModel, memory: heedful.Memory | None
-) -> Callable[..., Any]:
-    """Return a decorated function called `answer_NAME`; it puts hint and task into one prompt."""
-
-    async def answer(task: str, hint: str, instruction: str, made: list[str]) -> heedful.Answer:
-        said = "\n\n".join(part for part in (hint, task) if part)
-        turns, at = [Message("system", instruction), Message("user", said)], heedful.context()
-        settings: Any = {"temperature": at.temperature, "seed": at.seed}
-        got = await model.complete(turns, max_tokens=TOKENS, **settings)
-        made.append(got.text)
-        return got
-
-    # Eight functions that somebody wrote have eight names.
-    answer.__name__ = answer.__qualname__ = f"answer_{name}"
-    options: dict[str, Any] = {"checks": [one.judge for one in checked], "policy": POLICY}
-    options |= {"memory": memory, "store": None, "on_exhausted": "best"}
-    return heedful.self_correcting(**options)(answer)
-
-
-async def _stream(
-    title: str,
-    chosen: Sequence[Family],
-    functions: Sequence[Callable[..., Any]],
-    model: KeptModel,
-) -> dict[str, list[Tried]]:
-    """Call the functions in turn, each with its next task."""
-    most = len(chosen[0].tasks)
-    progress = Progress(title, most * len(chosen), model)
-    tried: dict[str, list[Tried]] = {one.name: [] for one in chosen}
-    for place in range(most):
-        for one, function in zip(chosen, functions, strict=True):
-            task, made = list(one.tasks)[place], list[str]()
-            await function(task, one.instruction, made)
-            right = one.right(task, made[0])
-            tried[one.name].append(Tried(right, len(made), place >= most // 2))
-            progress.task(right)
-    return tried
+    where = "as a hint" if hint else "in the prompt"
+    tried = await stream(f"rule {where}, {one.name}", one.tasks, ask, model)
+    return mean(each.first for each in tried)
