@@ -83,7 +83,10 @@ def decorated(
     # Functions that somebody wrote one by one have different names.
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
     options: dict[str, Any] = {"checks": [judged], "policy": POLICY, "memory": memory}
-    return heedful.self_correcting(store=None, on_exhausted="best", **options)(answer)
+    options |= {"store": None, "on_exhausted": "best"}
+    corrected: Any = heedful.self_correcting(**options)
+    function: Function = corrected(answer)
+    return function
 
 
 async def stream(
@@ -108,8 +111,8 @@ def figures(key: str, made: Sequence[Tried], plain: Sequence[Tried]) -> Iterator
     """Compare an arm with the same tasks without memory."""
 
     def both(name: str, read: Callable[[Tried], float], late: bool = False) -> Row:
-        arms = ([read(one) for one in arm if one.late or not late] for arm in (made, plain))
-        return Row(f"{key}.{name}", *(mean(arm or [0.0]) for arm in arms))
+        arms = [[read(one) for one in arm if one.late or not late] for arm in (made, plain)]
+        return Row(f"{key}.{name}", mean(arms[0] or [0.0]), mean(arms[1] or [0.0]))
 
     yield both("first", lambda one: one.first)
     yield both("second_half", lambda one: one.first, late=True)

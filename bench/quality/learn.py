@@ -93,7 +93,7 @@ async def _arms(title: str, tasks: Sequence[Task], model: KeptModel) -> dict[str
     async def call(function: Function, task: Task, made: list[str]) -> None:
         await function(task.text, made)
 
-    arms = {
+    arms: dict[str, Callable[[Task, list[str]], Any]] = {
         "retries": partial(call, plain),
         "nearest": _Nearest(plain),
         "ours": partial(call, ours),

@@ -128,7 +128,9 @@ def _stops(data: Path, split: str) -> Iterator[Row]:
         name, candidate = stop.SETS[key]
         judge = stop.code if key == "stop.ldb" else stop.question
         figures = {
-            one: heedful.compare([stop.recorded(row, judge, candidate) for row in rows], policies)
+            one: heedful.compare(
+                [stop.recorded(dict(row), judge, candidate) for row in rows], policies
+            )
             for one, rows in _grouped(read(data, name, split), group).items()
         }
 
@@ -143,10 +145,10 @@ def _stops(data: Path, split: str) -> Iterator[Row]:
         chosen = _left_out(key, figures, cheapest)
         about = ", ".join(sorted({policies[n].name for n in chosen.values()}))
         ours = [(figures[one][n], figures[one][0], figures[one][-1]) for one, n in chosen.items()]
-        solved = (mean(f[n].solved / max(1, f[2].solved) for f in ours) for n in (0, 1))
-        spent = (mean(f[n].attempts / f[n].oracle for f in ours) for n in (0, 1))
-        yield Row(f"{key}.solved_share{end}", *solved, about)
-        yield Row(f"{key}.attempts_over_oracle{end}", *spent)
+        share, plain = (mean(f[n].solved / max(1, f[2].solved) for f in ours) for n in (0, 1))
+        yield Row(f"{key}.solved_share{end}", share, plain, about)
+        cost, plain = (mean(f[n].attempts / f[n].oracle for f in ours) for n in (0, 1))
+        yield Row(f"{key}.attempts_over_oracle{end}", cost, plain)
 
 
 def _grounding(data: Path, split: str) -> Iterator[Row]:

@@ -36,7 +36,8 @@ EDITS = ("edit", "write", "multiedit", "notebookedit", "apply_patch", "str_repla
 WITHIN = 20  # tool responses after a failure, in which a similar action counts as its mend
 # Marks that the recorder itself set; the others were derived from the output afterwards.
 RECORDED = ("exit_code", "error_flag", "valid_action", "error_field")
-BASELINES = {
+ARMS = {
+    "before": "the hook",
     "again": "this command failed the last time it was used",
     "always": "always, once anything failed here",
 }
@@ -69,6 +70,11 @@ class Action:
             if isinstance(found := json.loads(self.args), dict):
                 return found
         return {"command": self.args}
+
+    @property
+    def command(self) -> str:
+        """The command of a shell tool, else all arguments."""
+        return str(self.arguments.get("command", self.args))
 
     @property
     def edits(self) -> bool:
@@ -133,34 +139,19 @@ class Session:
         return heedful.Episode(tuple(events), "partial", self.row["task"], id=self.row["id"])
 
 
-@dataclass(frozen=True)
-class Mend:
-    """What put a failure right, as the texts that a lesson must hold; `cut` by the recording."""
+def mend(failure: Action) -> tuple[list[str], bool] | None:
+    """Return what put a failure right, as texts that a lesson must hold, and whether it is cut.
 
-    parts: tuple[str, ...]
-    cut: bool
-
-    def held_by(self, lesson: str) -> bool:
-        """Return True if the lesson has every part, white space aside."""
-        plain = _plain(lesson)
-        return all(_plain(part) in plain for part in self.parts)
-
-
-def mend(failure: Action) -> Mend | None:
-    """Return the edits before the same command passed, or else the changed command that passed."""
+    These are the edits before the same command passed, or else the changed command that passed.
+    """
     later = failure.session.actions[failure.place + 1 :]
-    for place, one in enumerate(later):
-        if one.key == failure.key and one.failed is False:
-            hunks = [_hunk(each) for each in later[:place] if each.edits]
-            if hunks:
-                lines = tuple(line for hunk in hunks for line in hunk)
-                return Mend(lines, any(CUT.search(line) for line in lines))
-            break
-    for one in later[:WITHIN]:
-        if one.failed is False and one.key != failure.key and failure.similar(one):
-            parts = _hunk(one) if one.edits else [one.arguments.get("command", one.args)]
-            return Mend(tuple(map(str, parts)), bool(CUT.search(one.args)))
-    return None
+    again = (n for n, one in enumerate(later) if one.key == failure.key and one.failed is False)
+    edits = [one for one in later[: next(again, 0)] if one.edits]
+    changed = (one for one in later[:WITHIN] if one.failed is False and failure.similar(one))
+    if not edits:
+        edits = [one for one in changed if one.key != failure.key][:1]
+    parts = [part for one in edits for part in (_hunk(one) if one.edits else [one.command])]
+    return (parts, any(CUT.search(one.args) for one in edits)) if parts else None
 
 
 def _hunk(edit: Action) -> list[str]:
@@ -198,28 +189,21 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
     def share(part: str, whole: str) -> float:
         return n[part] / n[whole] if n[whole] else 0.0
 
-    could = f"of {n['could']} first failures; always, once anything failed here: "
-    asked = "before" if n["available"] else ""
-    for arm in ("again", "always"):
-        about = {"again": "failed the last time", "always": "always, once anything failed here"}[
-            arm
-        ]
-        yield Row(f"{key}.baseline_{arm}", share(f"{arm}.hit", "could"), None, about)
-        yield Row(f"{key}.baseline_{arm}_false", share(f"{arm}.false", f"{arm}.shown"))
-    hit, false = share("again.hit", "could"), share("again.false", "again.shown")
-    ours = share("before.hit", "could") if asked else None
-    wrong = share("before.false", "before.shown") if asked else None
-    often = f"{could}{share('always.hit', 'could'):.3f}"
-    counted = f"{n['before.shown']} shown" if asked else NO_FACE
-    yield Row(f"{key}.announced_before", ours, hit, often if asked else NO_FACE)
-    yield Row(f"{key}.false_before", wrong, false, counted)
-    known, plain = share("known", "could"), share("plain", "could")
-    yield Row(f"{key}.known_after", known, plain, f"{n['known']} of {n['could']} first failures")
-    about = f"{n['given']} of {n['mended']} first failures mended uncut before"
-    yield Row(f"{key}.fix_given", share("given", "mended"), None, about)
+    for arm, about in ARMS.items():
+        hit, false = share(f"{arm}.hit", "could"), share(f"{arm}.false", f"{arm}.shown")
+        counts = f"{about}: {n[f'{arm}.hit']} of {n['could']}, {n[f'{arm}.shown']} announcements"
+        known = arm != "before" or n["available"]
+        yield Row(
+            f"{key}.announced_{arm}", hit if known else None, None, counts if known else NO_FACE
+        )
+        yield Row(f"{key}.false_{arm}", false if known else None)
+    counts = f"{n['known']} of {n['could']} first failures"
+    yield Row(f"{key}.known_after", share("known", "could"), share("plain", "could"), counts)
+    counts = f"{n['given']} of {n['mended']} first failures mended uncut before"
+    yield Row(f"{key}.fix_given", share("given", "mended"), None, counts)
     yield Row(f"{key}.fix_cut", n["cut"] / max(1, n["cut"] + n["mended"]))
-    news = share("new_known", "new"), share("new_plain", "new")
-    yield Row(f"{key}.new_known", *news, "known though the kind is new")
+    counts = f"of {n['new']} first failures of a kind that is new in the environment"
+    yield Row(f"{key}.new_known", share("new_known", "new"), share("new_plain", "new"), counts)
 
 
 async def _replayed(name: str, sessions: Sequence[Session]) -> Counter[str]:
@@ -321,12 +305,12 @@ class _Replay:
         self.counts["known"] += bool(lessons)
         self.counts["plain"] += bool(await self.plain.seen(action.tool, action.output))
         mends = [each for each in map(mend, known) if each is not None]
-        whole = [each for each in mends if not each.cut]
+        whole = [parts for parts, cut in mends if not cut]
         self.counts["cut"] += bool(mends) and not whole
         self.counts["mended"] += bool(whole)
-        texts = [json.dumps(lesson, default=str, ensure_ascii=False) for lesson in lessons]
-        texts += [str(value) for lesson in lessons for value in lesson.values()]
-        self.counts["given"] += any(each.held_by(text) for each in whole for text in texts)
+        texts = [_plain(str(value)) for lesson in lessons for value in lesson.values()]
+        held = (all(_plain(p) in text for p in parts) for parts in whole for text in texts)
+        self.counts["given"] += any(held)
 
 
 def _quotes(shown: str, failures: Sequence[Action]) -> bool:

@@ -161,7 +161,7 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
             call = partial(_call, own)
             arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
         whole = decorated("anything", tasks, model, new_memory())
-        call = partial(_call, dict.fromkeys(own, whole))
+        call = partial(_call, {one.name: whole for one in chosen})
         arms["all"] = await stream(f"unlike {size} all", tasks, call, model)
 
     def of(arm: str, groups: Sequence[str]) -> list[Tried]:
