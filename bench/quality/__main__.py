@@ -67,7 +67,9 @@ def main() -> int:
     live.add_argument("--threads", type=int, default=1)
     live.add_argument("--answers", type=Path, default=CACHE, help="folder that keeps the answers")
     asked = parser.parse_args()
-    if not set(asked.models.split(",")) <= set(MODELS) or (asked.limit or 1) < 1:
+    if not set(asked.models.split(",")) <= set(MODELS) or (
+        asked.limit is not None and asked.limit < 1
+    ):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
     options = Live(tuple(asked.models.split(",")), asked.limit, asked.threads, asked.answers)
     console = Console(width=None if sys.stdout.isatty() else 160)

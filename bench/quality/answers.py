@@ -39,10 +39,6 @@ class Live:
     threads: int = 1
     folder: Path = CACHE
 
-    def first(self, tasks: Sequence[Any], most: int) -> Sequence[Any]:
-        """Return the first `limit` tasks, without a limit the first `most`."""
-        return tasks[: self.limit or most]
-
 
 class KeptModel:
     """A model whose answers are kept; `calls` and `seconds` count what was really asked."""
