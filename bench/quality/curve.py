@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
@@ -28,6 +28,14 @@ class Task:
     group: str = ""
 
 
+@dataclass
+class Made:
+    """The answers to a task; `told` is True if the first prompt held something of earlier tasks."""
+
+    texts: list[str] = field(default_factory=list)
+    told: bool = False
+
+
 @dataclass(frozen=True)
 class Tried:
     """How a task went: right at once, solved in the end, calls of the model.
@@ -40,6 +48,7 @@ class Tried:
     solved: bool
     calls: int
     late: bool
+    told: bool
 
 
 def new_memory() -> heedful.Memory:
@@ -68,7 +77,7 @@ def decorated(
         return known[at.task].judge(candidate)
 
     async def answer(
-        task: str, hint: str, made: list[str], shown: Sequence[Message] = ()
+        task: str, hint: str, made: Made, shown: Sequence[Message] = ()
     ) -> heedful.Answer:
         system, at = Message("system", known[task].system), heedful.context()
         turns = [Message("user", "\n\n".join(part for part in (hint, task) if part))]
@@ -76,7 +85,8 @@ def decorated(
             turns = heedful.Writer(model).messages(at)
         settings: Any = {"temperature": at.temperature, "seed": at.seed}
         got = await model.complete([system, *shown, *turns], max_tokens=tokens, **settings)
-        made.append(got.text)
+        made.texts.append(got.text)
+        made.told |= bool(at.attempt == 1 and (hint or at.examples or at.advice or shown))
         return got
 
     judged.pure = True  # type: ignore[attr-defined]
@@ -92,17 +102,17 @@ def decorated(
 async def stream(
     title: str,
     tasks: Sequence[Task],
-    function: Callable[[Task, list[str]], Awaitable[Any]],
+    function: Callable[[Task, Made], Awaitable[Any]],
     model: KeptModel,
 ) -> list[Tried]:
-    """Call `function` with each task in turn and a list that receives the answers."""
+    """Call `function` with each task in turn and a record that receives the answers."""
     progress, tried = Progress(title, len(tasks), model), list[Tried]()
     for place, task in enumerate(tasks):
-        made: list[str] = []
+        made = Made()
         await function(task, made)
-        right = [not task.judge(text) for text in made]
+        right = [not task.judge(text) for text in made.texts]
         late = place >= len(tasks) // 2
-        tried.append(Tried(task, right[0], any(right), len(made), late))
+        tried.append(Tried(task, right[0], any(right), len(right), late, made.told))
         progress.task(right[0])
     return tried
 
@@ -118,6 +128,7 @@ def figures(key: str, made: Sequence[Tried], plain: Sequence[Tried]) -> Iterator
     yield both("second_half", lambda one: one.first, late=True)
     yield both("solved", lambda one: one.solved)
     yield both("calls", lambda one: one.calls)
+    yield both("told", lambda one: one.told)
     right = sum(one.first for one in plain)
     lost = sum(two.first and not one.first for one, two in zip(made, plain, strict=True))
     about = f"{lost} of {right} answers that are right at once without memory"

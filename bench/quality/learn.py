@@ -25,7 +25,7 @@ import numpy as np
 
 import heedful
 from bench.quality.answers import KeptModel, Live, opened
-from bench.quality.curve import Function, Task, Tried, decorated, figures, new_memory, stream
+from bench.quality.curve import Function, Made, Task, Tried, decorated, figures, new_memory, stream
 from bench.quality.rows import Row, read
 from heedful import Finding
 from heedful.models.contract import Message
@@ -90,10 +90,10 @@ async def _arms(title: str, tasks: Sequence[Task], model: KeptModel) -> dict[str
     plain = decorated("sql", tasks, model, chat=True, tokens=TOKENS)
     ours = decorated("sql", tasks, model, new_memory(), chat=True, tokens=TOKENS)
 
-    async def call(function: Function, task: Task, made: list[str]) -> None:
+    async def call(function: Function, task: Task, made: Made) -> None:
         await function(task.text, made)
 
-    arms: dict[str, Callable[[Task, list[str]], Any]] = {
+    arms: dict[str, Callable[[Task, Made], Any]] = {
         "retries": partial(call, plain),
         "nearest": _Nearest(plain),
         "ours": partial(call, ours),
@@ -115,15 +115,15 @@ class _Nearest:
         self._embedder = heedful.models.open_embedder("minilm")
         self._kept: list[tuple[Sequence[float], str, str]] = []
 
-    async def __call__(self, task: Task, made: list[str]) -> None:
+    async def __call__(self, task: Task, made: Made) -> None:
         (vector,) = await self._embedder.embed([task.text])
         ranked = sorted(self._kept, key=lambda kept: float(np.dot(kept[0], vector)))
         turns: list[Message] = []
         for _, asked, accepted in ranked[-NEAREST:]:
             turns += [Message("user", asked), Message("assistant", accepted)]
         await self._function(task.text, made, turns)
-        if not task.judge(made[-1]):
-            self._kept.append((vector, task.text, made[-1]))
+        if not task.judge(made.texts[-1]):
+            self._kept.append((vector, task.text, made.texts[-1]))
 
 
 def streams(data: Path, split: str) -> dict[str, list[Task]]:

@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 from bench.quality.answers import KeptModel, Live, opened, say
-from bench.quality.curve import Function, Task, Tried, decorated, figures, new_memory, stream
+from bench.quality.curve import Function, Made, Task, Tried, decorated, figures, new_memory, stream
 from bench.quality.rows import Row
 from heedful import Finding
 from heedful.models.contract import Message
@@ -178,19 +178,19 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     return [*rows, Row(f"unlike.{size}.crossed", None, None, NO_FACE)]
 
 
-async def _call(functions: Mapping[str, Function], task: Task, made: list[str]) -> None:
+async def _call(functions: Mapping[str, Function], task: Task, made: Made) -> None:
     await functions[task.group](task.text, made)
 
 
 async def _told(one: Family, model: KeptModel, hint: bool = False) -> float:
     """Return the share of tasks right at once with the rule, in the prompt or as a hint."""
 
-    async def ask(task: Task, made: list[str]) -> None:
+    async def ask(task: Task, made: Made) -> None:
         system, user = f"{one.instruction} {one.rule}", task.text
         if hint:
             system, user = one.instruction, f"{one.rule}\n\n{task.text}"
         turns = [Message("system", system), Message("user", user)]
-        made.append((await model.complete(turns, max_tokens=TOKENS)).text)
+        made.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
 
     where = "as a hint" if hint else "in the prompt"
     tried = await stream(f"rule {where}, {one.name}", one.tasks, ask, model)
