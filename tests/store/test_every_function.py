@@ -111,7 +111,7 @@ async def of_lessons(story: Story) -> None:
     broken = replace(one, loop="l", cause=Cause("key", "rule"))
     await write(lessons.upsert, [broken], 1.0)
     assert [rule.cause for rule in await read(search.by_cause, "key")] == [broken.cause]
-    found, past = await read(exposures.brief, "l", "key", "weigh", "", None, 5)
+    found, past = await read(exposures.brief, "l", "key", lambda db, scope: [hit])
     assert ([one.lesson for one in found], past.memory_key) == (["weigh the parcel"] * 2, "key")
     [(id, task), *_] = await read(search.unplaced, "t", 0, 9)
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")

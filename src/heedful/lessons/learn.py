@@ -55,7 +55,7 @@ def learn(
     if not memory_key and not (passed and whole == outputs):
         return ()
     if len(loop.attempts) > 1 or not passed:
-        found = _corrected_findings(loop, outputs) if passed else _errors(loop)
+        found = _findings(loop, last.evaluation if passed else None, outputs)
         found.sort(key=lambda pair: -pair[1].severity)
         accepted, key = last if passed else None, (memory_key, tuple(checks))
         return tuple(_lesson(loop, *pair, accepted, task, whole, key) for pair in found[:MOST])
@@ -76,34 +76,30 @@ def learn(
     return (first,)
 
 
-def _errors(loop: Loop) -> list[tuple[Attempt, Finding]]:
-    """Return each error of a loop with the last attempt that had it."""
-    judged = [(one, one.evaluation.errors) for one in loop.attempts if one.evaluation is not None]
-    found = {error.key: (attempt, error) for attempt, errors in judged for error in errors}
-    return list(found.values())
-
-
-def _corrected_findings(loop: Loop, differ: bool) -> list[tuple[Attempt, Finding]]:
+def _findings(
+    loop: Loop, accepted: Evaluation | None, differ: bool
+) -> list[tuple[Attempt, Finding]]:
     """Return each error or missed goal that was corrected, with the last attempt that had it.
 
-    With `differ`, attempts with the same candidate as the accepted attempt are ignored.
+    Without an `accepted` evaluation, return each error instead. With `differ`, attempts with the
+    same candidate as the accepted attempt are ignored.
     """
-    *earlier, last = loop.attempts
-    accepted = last.evaluation or Evaluation()
+    last = loop.attempts[-1]
     least = record.thousandths(loop.improves.min_gain)
     found: dict[str, tuple[Attempt, Finding]] = {}
-    for attempt in earlier:
+    for attempt in loop.attempts:
         evaluation = attempt.evaluation
-        if evaluation is None or (differ and attempt.candidate.digest == last.candidate.digest):
+        same = differ and attempt.candidate.digest == last.candidate.digest
+        if evaluation is None or evaluation is accepted or (accepted and same):
             continue
         findings = list(evaluation.errors)
-        for goal in evaluation.unmet(loop.goals):
+        for goal in evaluation.unmet(loop.goals) if accepted else ():
             score = evaluation.scores[goal.score]
-            if goal.margin(accepted.scores[goal.score]) - goal.margin(score) >= least:
+            if accepted and goal.margin(accepted.scores[goal.score]) - goal.margin(score) >= least:
                 message = f"{goal.score} {record.format_score(score)} misses {goal}"
                 findings.append(Finding(goal.score, message, key=str(goal)))
         for finding in findings:
-            if finding.key not in accepted.keys:
+            if accepted is None or finding.key not in accepted.keys:
                 found[finding.key] = (attempt, finding)
     return list(found.values())
 

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any, Literal, cast
 
@@ -309,10 +310,9 @@ class Memory(Transfers):
         one) or "both".
         """
         space, vector = await self._embed(task)
-        asked = task, space, vector, LEG
-        found, past = await self.store.read(
-            self.scope, exposure_store.brief, loop, memory_key, *asked
-        )
+        find = partial(search.search, text=task, space=space, vector=vector, limit=LEG)
+        read = exposure_store.brief
+        found, past = await self.store.read(self.scope, read, loop, memory_key, find)
         before = frozenset(id for one in past.exposures for id in one.examples)
         chosen, missed = ranking.choose_for_loop(
             task, found, time.time(), tell, checks, before if past.exposures else None

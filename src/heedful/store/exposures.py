@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -96,22 +96,16 @@ def brief(
     scope: Scope,
     loop: str,
     memory_key: str,
-    task: str,
-    space: str,
-    vector: Sequence[float] | None,
-    limit: int,
+    find: Callable[[Db, Scope], list[records.Match]],
 ) -> tuple[list[records.Match], records.Past]:
-    """Return the lessons like the task and the rules of the key, and what is known of the loop.
+    """Return what `find` finds and the rules of the key, and what is known of the loop.
 
-    The key is `memory_key`, or else that of the stored loop. Rules have a `cause`. Other arguments
-    are those of `search`.
+    The key is `memory_key`, or else that of the stored loop. Rules have a `cause`.
     """
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
         memory_key = rows[0]["memory_key"] if rows else ""
-    found = search.search(db, scope, task, space, vector, limit)
-    if memory_key:
-        found += search.by_cause(db, scope, memory_key)
+    found = [*find(db, scope), *(search.by_cause(db, scope, memory_key) if memory_key else ())]
     waiting = len(db.run("held", {"scope": token(scope), "most": WAITING}).fetchall())
     return found, replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
 

@@ -26,23 +26,20 @@ where e.id = i.atom and l.id = e.reflection
 
 -- name: by_cause
 -- The rules of a memory key, each with the lesson that has its words: its own, or the one that superseded it.
-with recursive line (rule, name) as (
-  select rule, kind || '/' || signature from cause
+with recursive line (rule, kind, signature) as (
+  select rule, kind, signature from cause
   where tenant = :tenant and project = :project and memory_key = :memory_key
   union
-  select line.rule, k.parent from line join link k on k.child = line.name
+  select rule, substr(parent, 1, instr(parent, '/') - 1), substr(parent, instr(parent, '/') + 1)
+  from line join link k on k.child = kind || '/' || signature
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
-),
-parted (rule, kind, signature) as materialized (
-  select rule, substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
 )
 select c.memory_key, c.rule, c.checks, c.severity, c.loops, c.mended, c.quiet, e.id, l.id as reflection, e.task, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, e.lesson as text, l.tags, l.signature, l.useful, l.trust, l.meta
-from parted p
+from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
 join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
 join example e on e.id = coalesce(
-  (select id from example where id = l.author and indexed and state = l.state),
   (select min(id) from example where reflection = l.id and indexed and state = l.state),
   (select min(id) from example where reflection = l.id and indexed))
 where l.state in ('candidate', 'verified')
