@@ -394,6 +394,9 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(stor
     [rule] = (await agent.memory.brief("x", "l", memory_key="triage")).found
     assert rule.cause is not None
     assert (rule.cause.loops, rule.cause.mended, rule.verified) == (2, False, False)
+    await ask(TASKS[2])  # told the rule, and breaks it in other words
+    cases, _ = await store.read(Scope(), exposures.evidence, 9)
+    assert [recurred for _, _, _, recurred, _ in cases["check/" + rule.signature]] == [True]
 
 
 async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(store):

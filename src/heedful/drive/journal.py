@@ -304,8 +304,13 @@ class LoopRecorder:
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
         key = self.shown.memory_key
-        counts = (self.shown.exposures or key) and not loop.cancelled
-        return lessons, outcome_of(loop, key) if counts else None
+        if loop.cancelled or not (self.shown.exposures or key):
+            return lessons, None
+        broken = {one.cause.rule for one in lessons if one.cause}
+        causes = [(choice.match, choice.match.cause) for choice in self.shown.choices]
+        again = {match.signature for match, cause in causes if cause and cause.rule in broken}
+        outcome = outcome_of(loop, key)
+        return lessons, replace(outcome, signatures=outcome.signatures | again)
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
