@@ -72,20 +72,21 @@ _EXIT_STATUS = re.compile(
 _CODED = re.compile(
     r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
-_STATED = re.compile(
-    r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE
-)
+_STATED = re.compile(r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE)
 _NEAR = re.compile(r"\b(?:error|exception|fail(?:ed|ure)?)\b[^:\n]{1,40}: +\S", re.IGNORECASE)
 _WHY = re.compile(
     r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown|denied|declined|refused|rejected)\b",
     re.IGNORECASE,
 )
+_PLACED = re.compile(r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE)
 _PROGRAM = re.compile(r"[a-z][\w.+-]{0,20}: \S")
-_WORDED = re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.I)
+_WORDED = re.compile(
+    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
+)
 # A longer line is worse than one that can be quoted whole.
 LINE = 200
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
-_MARGIN = re.compile(r"\A(?:[^\w\s(\[{\"'“‘`<-]+\s*|\d+(?:\.\d+)?\s+|[A-Z]\s{2,}|\s+)+")
+_MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -216,7 +217,8 @@ def error_text(failure: str, most: int = LINE) -> str:
     if not (_CODED.search(lines[at]) or _WHY.search(lines[at])) and _WHY.search(lines[at - 1]):
         at -= at > 0 and len(lines[at - 1]) + len(lines[at]) < most
     text = _LONG_ID.sub("…", " ".join(lines[at:end]))
-    return clean(_MARGIN.sub("", text) or text, most)
+    text = clean(_MARGIN.sub("", text) or text, most)
+    return (text[1:-1] if f"{text[:1]}{text[-1:]}" == "[]" else text).rstrip(".")
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
@@ -239,6 +241,7 @@ def _rank(line: str, first: bool) -> int:
         stated and why,
         stated,
         near and why,
+        _PLACED.search(line),
         first and _PROGRAM.match(line),
         why,
         near,
@@ -466,12 +469,12 @@ def _retries(run: Course) -> Found:
             if first in mended or not call_failed(run, first):
                 continue
             later = places[n + 1 : n + 1 + AHEAD]
-            worked = {at: _likeness(run, first, at) for at in later if not call_failed(run, at)}
+            worked = {at: likeness(run, first, at) for at in later if not call_failed(run, at)}
             at = max(worked, key=lambda at: worked[at], default=first)
             if not worked.get(at):
                 continue
             again = (n for n in later if n < at and call_failed(run, n))
-            tries = [first, *(n for n in again if _likeness(run, n, at))]
+            tries = [first, *(n for n in again if likeness(run, n, at))]
             mended.update(tries)
             yield _retry(run, tries, at)
 
@@ -530,7 +533,14 @@ def named_arguments(event: Event) -> dict[str, str]:
     return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
 
 
-def _likeness(run: Course, before: int, at: int) -> float:
+def only_text(event: Event) -> str:
+    """Return the argument of a call that has one, a text; else ""."""
+    value, named = call_arguments(event), named_arguments(event)
+    raw = next(iter(value.values()), "") if isinstance(value, Mapping) else ""
+    return next(iter(named.values())) if len(named) == 1 and isinstance(raw, str) else ""
+
+
+def likeness(run: Course, before: int, at: int) -> float:
     """Return the share of words that two calls have in common, or 0 if it is below a half.
 
     In short calls, similar words count as equal.
