@@ -155,7 +155,7 @@ RULES = [
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
     (
         Episode(SOLD, "success", TASK),
-        "The answer was “It costs 52.75.”.",
+        "The answer was “It costs 52.75”.",
         None,
     ),
 ]

@@ -452,20 +452,20 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
-    """Yield sentences about the error that ended the run, and about an answer without a failure."""
+    """Yield the error that ended the run, and the answer if no failure is told or one is open."""
     fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         quoted = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
         yield f"The run ended in {category or 'an error'}{quoted}.", places
-    last, reason = run.answer, study.reason
-    if last is None:
-        last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
-    failed = study.tool and reason and study.failed_steps(reason)
-    if last is not None and not failed and (reason is None or last != reason.at):
+    told = [study.failed_steps(each) for each in study.told]
+    unmended = any(each.kind == "cause" for each in study.told)
+    spoken = (n for n in reversed(range(len(events))) if run.roles[n] == "said")
+    last = next(spoken, None) if unmended or run.answer is None else run.answer
+    if last is not None and (unmended or not any(told)) and all(last != s.at for s in study.told):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
-        if text := clean(lines[-1] if lines else "", QUOTED):
+        if text := clean(lines[-1] if lines else "", QUOTED).rstrip("."):
             yield f"The answer was “{text}”.", (last,)
 
 
