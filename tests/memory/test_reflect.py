@@ -71,6 +71,11 @@ LINT = call("run", {"line": "make lint"})
 WRONG = Event("tool_response", "error: a.py:3: unused import\n1 error\n")
 EDIT = call("edit", {"path": "a.py", "old": "import os"})
 OK = Event("tool_response", "done")
+AGAIN = call("restart", {"name": "web"})
+LOOK = call("list", {"of": "plugins"}), Event("tool_response", "one, lint-7, three")
+CURE = call("add", {"name": "lint-7"})
+MAIL = call("mail", {"to": "Ann"}), Event("tool_response", "Error: no address")
+TOO_OLD = call("lint", {"line": "make"}), Event("tool_response", "Error: too old")
 FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
     (
@@ -115,6 +120,35 @@ RULES = [
         (
             "Do not repeat run `make lint` without a change: it failed with"
             " “error: a.py:3: unused import”. Nor try run `make -B lint`: it failed, too."
+        ),
+    ),
+    (  # what changed nothing, what showed what to do, and what worked
+        Episode((LINT, WRONG, AGAIN, OK, LINT, WRONG, *LOOK, CURE, OK, LINT, OK)),
+        (
+            "It failed again in the same way. restart `web` changed nothing. list `plugins` showed"
+            " what to do. After add `lint-7`, the same call worked."
+        ),
+        (
+            "When run `make lint` fails with “error: a.py:3: unused import”, do this first:"
+            " add `lint-7`. list `plugins` shows what to do."
+        ),
+    ),
+    (  # two failures, one of which stays open
+        Episode((LINT, WRONG, EDIT, OK, LINT, OK, *MAIL, Event("llm_response", "Who is Ann?"))),
+        "the same call worked. Also, mail `Ann` failed with “Error: no address”. The answer was",
+        (
+            "When run `make lint` fails with “error: a.py:3: unused import”, do this first: edit"
+            " with path “a.py”, old “import os”. Do not repeat mail `Ann` without a change: it"
+            " failed with “Error: no address”."
+        ),
+    ),
+    (  # the change that was made later for good, and one failure more than is told
+        Episode((*TOO_OLD, call("lint", {"line": "make -B"}), OK, *MAIL, LINT, WRONG)),
+        "1 more failed, such as mail `Ann`.",
+        (
+            "When lint `make` fails with “Error: too old”, call lint `make -B` instead."
+            " Do not repeat run `make lint` without a change: it failed with “error: a.py:3: unused"
+            " import”."
         ),
     ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said

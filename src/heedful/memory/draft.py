@@ -427,7 +427,7 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
     if failed[1:] and signal.kind in ("cause", "retry"):
         tries = _tries(study, signal)[-3:]
         again = f"Then {_actions(study, tries)} failed" if tries else "It failed again"
-        last = (*tries, failed[-1])[-1 if not tries else len(tries) - 1]
+        last = tries[-1] if tries else failed[-1]
         if _alike(study, failed[0], last):
             yield f"{again} in the same way.", tries or failed[:MOST_CITED]
         else:
@@ -438,8 +438,8 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
             yield f"{_actions(study, mend.vain)} changed nothing.", mend.vain
         if mend.looks:
             yield f"{_actions(study, mend.looks)} showed what to do.", mend.looks
-        how = f"{mend.call} worked" if mend.call else f"it worked {mend.change}"
-        how = how if mend.call or mend.change else "the same call worked"
+        call = mend.call or "the same call"
+        how = f"it worked {mend.change}" if mend.change else f"{call} worked"
         after = f"After {_actions(study, mend.steps)}, {how}." if mend.steps else f"Later {how}."
         yield after, (*mend.steps, mend.at)
     elif signal.kind == "unknown_tool":
@@ -459,11 +459,11 @@ def _ending(study: Study) -> Iterator[_Sentence]:
         quoted = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
         yield f"The run ended in {category or 'an error'}{quoted}.", places
-    told = [study.failed_steps(each) for each in study.told]
     unmended = any(each.kind == "cause" for each in study.told)
+    quiet = unmended or not any(map(study.failed_steps, study.told))
     spoken = (n for n in reversed(range(len(events))) if run.roles[n] == "said")
     last = next(spoken, None) if unmended or run.answer is None else run.answer
-    if last is not None and (unmended or not any(told)) and all(last != s.at for s in study.told):
+    if last is not None and quiet and all(last != each.at for each in study.told):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
         if text := clean(lines[-1] if lines else "", QUOTED).rstrip("."):
             yield f"The answer was “{text}”.", (last,)
@@ -517,17 +517,12 @@ def _action(study: Study, at: int) -> str:
         who = clean(event.agent or event.code, ARGUMENT) or who
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
     shown = list(arguments.items())[:ARGUMENTS]
-    if trace.only_text(event):
-        return f"{tool} {_code(shown[0][1])}"
+    if text := clean(trace.only_text(event), CALL):
+        return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
     listed = ", ".join(
         _pair(name, value, max(ARGUMENT, CALL // len(shown))) for name, value in shown
     )
     return " with ".join(filter(None, (tool, listed)))
-
-
-def _code(text: str) -> str:
-    text = clean(text, CALL)
-    return f"“{text}”" if "`" in text else f"`{text}`"
 
 
 def _pair(name: str, value: str, most: int = CALL) -> str:
@@ -571,12 +566,10 @@ def _mend(study: Study, signal: Signal) -> _Mend:
         if any(_shows(study, n, _new_words(events[m], known)) for m in (*between[k + 1 :], at))
     ]
     # Words that a look showed did not come from a step.
-    words = [
-        w for w in _new_words(events[at], known) if not any(_shows(study, n, [w]) for n in looks)
-    ]
-    steps = [
-        n for n in between if n not in looks and (n > same[0] if same else _has(words, events[n]))
-    ]
+    new = set(_new_words(events[at], known))
+    new -= {word for n in looks for word in new if _shows(study, n, [word])}
+    rest = [n for n in between if n not in looks]
+    steps = [n for n in rest if (n > same[0] if same else new & {*_new_words(events[n], known)})]
     return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
 
 
@@ -622,11 +615,6 @@ def _new_words(event: Event, known: str) -> list[str]:
     return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
 
 
-def _has(words: Iterable[str], event: Event) -> bool:
-    text = _lower("", event)
-    return any(word in text for word in words)
-
-
 def _shows(study: Study, at: int, words: Iterable[str]) -> bool:
     """Return True if the result of a step, and not its call, has one of these words.
 
@@ -650,7 +638,7 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         if event is None or event.type != "error_event" or event.content in ("", event.error):
             return "", "model"
         fix = clean(event.content, 2 * QUOTED)
-        return fix, study.trust_in(_pieces(fix))
+        return fix, study.trust_in(_LEFT_OUT.split(fix))
     steps, rule = [*study.failed_steps(signal), signal.at][:1], _RULES.get(signal.kind, "")
     if signal.kind == "cause":
         steps += _tries(study, signal)[-1:]
@@ -664,13 +652,16 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
     trust, error = study.trust_in((tool, *parts)), _error_of(study, steps[0])
     # The error is told if that does not make the rule less trusted.
     own = lowest_trust((trust, study.task_trust if study.episode.task else "operator"))
-    where = study.course.result[steps[0]]
-    quoted = error and lowest_trust((own, study.floor(steps[0] if where is None else where))) == own
+    whose = study.floor(study.course.result[steps[0]] or steps[0])
+    if error and lowest_trust((own, whose)) == own:
+        error, trust = f" with “{error}”", lowest_trust((trust, whose))
+    else:
+        error = ""
     values = {
         "{call}": _action(study, steps[0]),
         "{other}": _action(study, steps[-1]),
         "{tool}": tool,
-        "{error}": f" with “{error}”" if quoted else "",
+        "{error}": error,
     }
     return re.sub(r"\{\w+\}", lambda name: values.get(name[0], name[0]), rule), trust
 
@@ -682,10 +673,6 @@ def _instead(study: Study, mend: _Mend) -> str:
         do.append(f"then call {call}" if do else f"call {call} instead")
     looks = f" {_actions(study, mend.looks)} shows what to do." if mend.looks else ""
     return f"When {{call}} fails{{error}}, {'; '.join(do)}.{looks}" if do else ""
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split("…") if part.strip())
 
 
 MAX_TOKENS = 500

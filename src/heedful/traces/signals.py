@@ -245,7 +245,6 @@ def _rank(line: str, first: bool) -> int:
         first and _PROGRAM.match(line),
         why,
         near,
-        _PROGRAM.match(line),
         _WORDED.search(line),
     )
     best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
