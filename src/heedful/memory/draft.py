@@ -549,8 +549,8 @@ def _mend(study: Study, signal: Signal) -> _Mend:
     """Return what made a failed call work.
 
     If the call that worked had failed before, it was the steps since then, except those after which
-    it failed with the same error. Else it was the change of the call, with the steps that have new
-    words of it among their arguments. A step whose result has new words of a later one is a look.
+    it failed with the same error. Else it was the change of the call, with the steps of other tools
+    or with new words of the call. A step whose result has new words of a later one is a look.
     """
     events, tries = study.episode.events, study.failed_steps(signal)
     at = _mended_at(study, signal)
@@ -568,8 +568,16 @@ def _mend(study: Study, signal: Signal) -> _Mend:
     # Words that a look showed did not come from a step.
     new = set(_new_words(events[at], known))
     new -= {word for n in looks for word in new if _shows(study, n, [word])}
-    rest = [n for n in between if n not in looks]
-    steps = [n for n in rest if (n > same[0] if same else new & {*_new_words(events[n], known)})]
+    steps = [
+        n
+        for n in between
+        if n not in looks
+        and (
+            n > same[0]
+            if same
+            else events[n].tool != events[at].tool or new & {*_new_words(events[n], known)}
+        )
+    ]
     return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
 
 
