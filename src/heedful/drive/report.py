@@ -273,9 +273,8 @@ async def _commit(
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    shown = tuple(id for exposure in exposures for id in exposure.examples)
     key = snapshot.stored.head.memory_key
-    brief = Briefing(shown=shown, exposures=exposures, memory_key=key)
+    brief = Briefing(exposures, memory_key=key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")

@@ -362,32 +362,42 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory shows to one loop: the examples and lessons in `found`, best first.
+    """What memory tells one loop.
 
-    `shown` has their ids. `exposures` record which lessons the loop is shown and which are
-    withheld. `vector` is the embedding of the task; `space` names the embedder. `memory_key` is the
-    key of the loop, and `waiting` counts the texts that wait in quarantine, at most 100. `choices`
-    say of each lesson that memory considered whether the loop is told it, and why.
+    `exposures` record which lessons the loop is shown and which are withheld. `vector` is the
+    embedding of the task; `space` names the embedder. `memory_key` is the key of the loop, and
+    `waiting` counts the texts that wait in quarantine, at most 100. `choices` say of each lesson
+    that memory considered whether the loop is told it, and why; what is told comes best first.
     """
 
-    shown: tuple[int, ...] = ()
     exposures: tuple[Exposure, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
-    found: tuple[Match, ...] = ()
     memory_key: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
 
     def __str__(self) -> str:
-        silence = ["told nothing"] if not self.found else []
-        if silence and not self.memory_key:
-            silence.append("the loop has no memory key")
-        elif silence and all(choice.leg != "cause" for choice in self.choices):
-            silence.append(f"no rule was broken under the key {self.memory_key!r}")
-        if silence and self.waiting:
-            silence.append(f"{self.waiting} waiting in quarantine")
-        return "\n".join(filter(None, (": ".join(silence), *map(str, self.choices))))
+        lines, reasons = list(map(str, self.choices)), []
+        if not self.memory_key:
+            reasons.append("the loop has no memory key")
+        elif all(choice.leg != "cause" for choice in self.choices):
+            reasons.append(f"no rule was broken under the key {self.memory_key!r}")
+        if self.waiting:
+            reasons.append(f"{self.waiting} waiting in quarantine")
+        if not self.found:
+            lines.insert(0, ": ".join(filter(None, ("told nothing", "; ".join(reasons)))))
+        return "\n".join(lines)
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """The ids of the examples that the loop is shown."""
+        return tuple(id for exposure in self.exposures for id in exposure.examples)
+
+    @property
+    def found(self) -> tuple[Match, ...]:
+        """The examples and lessons that the loop is told."""
+        return tuple(choice.match for choice in self.choices if choice.outcome == "told")
 
     @property
     def examples(self) -> tuple[Message, ...]:

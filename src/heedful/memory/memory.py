@@ -323,15 +323,13 @@ class Memory(Transfers):
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
         ids = {id for exposure in exposures for id in exposure.examples}
-        held = tuple(match for match in chosen if match.id in ids)
-        shown = tuple(match.id for match in held)
         choices = [
             ranking.Choice(match, "told" if match.id in ids else "withheld")
             for match in chosen
             if exposures
         ]
-        key, waiting, considered = past.memory_key, past.waiting, (*choices, *missed)
-        return Briefing(shown, tuple(exposures), space, vector, held, key, waiting, considered)
+        known = past.memory_key, past.waiting, (*choices, *missed)
+        return Briefing(tuple(exposures), space, vector, *known)
 
     def lessons(
         self,
