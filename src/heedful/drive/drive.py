@@ -410,7 +410,7 @@ class Run(Generic[C]):
             self.data,
             max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
-            *((shown.examples, shown.advice) if shown.found else ((), ())),
+            *((shown.examples, shown.advice) if shown.choices else ((), ())),
             self._began,
         )
 
