@@ -51,6 +51,13 @@ class Result(Generic[C]):
         return self.verdict.stopped_by
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """What is wrong with `candidate`: each error, and each goal that it misses."""
+        judged = self.loop.attempts[self.best - 1].evaluation if self.best else None
+        found = decide.triggers(judged, self.loop.goals) if judged else ()
+        return tuple(each.detail for each in found)
+
+    @property
     def usage(self) -> record.Usage:
         """The usage of all attempts together, including failed attempts."""
         return self.loop.usage
@@ -63,21 +70,29 @@ class Result(Generic[C]):
 def validate_arguments(
     id: str,
     checks: Sequence[Check],
-    goals: Sequence[record.Goal],
-    policy: decide.Policy,
-    labels: Mapping[str, str] | None,
-    timeout: float | None,
-) -> None:
-    """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
-    if not isinstance(policy, decide.Policy):
-        raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
+    goals: Sequence[record.Goal | str],
+    policy: decide.Policy | str,
+    labels: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    evaluate: Evaluate | None = None,
+) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
+    """Check the arguments of a loop; return the policy and the goals, which may be given as text.
+
+    Without `goals`, the goals are those of the policy. Raises InvalidInput with the name of the
+    wrong argument, and UnknownName.
+    """
+    policy = policies.policy(policy)
     if redact(str(id)) != str(id):
         raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
-    if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
-        raise errors.InvalidInput("goals", goals, "a list of Goal")
-    record.check_goals(tuple(goals))
+    if evaluate is not None and not callable(evaluate):
+        allowed = "a function (candidate, context) that returns an Evaluation"
+        raise errors.InvalidInput("evaluate", evaluate, allowed)
+    if not isinstance(goals, Sequence) or isinstance(goals, str):
+        raise errors.InvalidInput("goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
+    aims = tuple(map(policies.goal, goals)) or policy.goals
+    record.check_goals(aims)
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
@@ -85,6 +100,7 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+    return policy, aims
 
 
 # A repeat raises the temperature: greedy decoding would give the rejected answer again.
@@ -115,8 +131,8 @@ class Run(Generic[C]):
     generate: Generate | Writer | Model
     checks: Sequence[Check] = ()
     evaluate: Evaluate | None = None
-    goals: Sequence[record.Goal] = ()
-    policy: decide.Policy = policies.default
+    goals: Sequence[record.Goal | str] = ()
+    policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
@@ -134,11 +150,13 @@ class Run(Generic[C]):
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
+        self.policy, self._goals = validate_arguments(
+            *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
+            self.evaluate,
+        )
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
-        self._goals = tuple(self.goals) or self.policy.goals
         self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
@@ -420,8 +438,8 @@ async def run(
     generate: Generate | Writer | Model,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
-    goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.default,
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,
@@ -451,5 +469,5 @@ async def run(
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    options = dict(locals())  # Run has the same arguments
+    options: dict[str, Any] = dict(locals())  # Run has the same arguments
     return await Run[Any](**options).finish()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from heedful.checks.evaluate import Context, blocking, call
+from heedful.checks.evaluate import Context, blocking, call, takes
 from heedful.drive.journal import journalable
 from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_text
@@ -102,7 +102,8 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
     if at.examples or at.advice:
         recalled = as_text(at.examples, at.seed, at.advice)
         hint = "\n\n".join(part for part in (recalled, hint) if part)
-    return await _produced(generate, at, thread, at.task, hint)
+    arguments = (at.task, hint)[: 1 + takes(generate, 2)]
+    return await _produced(generate, at, thread, *arguments)
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:

@@ -92,8 +92,8 @@ async def open_loop(
     id: str,
     task: Any,
     *,
-    goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.default,
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
     """Return the loop with this `id`, created if it is missing, and True if it was created.
@@ -101,7 +101,7 @@ async def open_loop(
     Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
     with another task, context, goals or policy.
     """
-    drive.validate_arguments(id, (), goals, policy, None, None)
+    policy, aims = drive.validate_arguments(id, (), goals, policy)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -109,7 +109,7 @@ async def open_loop(
         raise errors.InvalidInput(
             "policy", policy.name, "made of shipped rules: no code of the host"
         )
-    plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
+    plain_goals = [codec.to_document(goal) for goal in aims]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
 

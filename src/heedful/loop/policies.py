@@ -69,14 +69,15 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     if isinstance(value, str):
         return _written(value)
     if not isinstance(value, Mapping):
-        raise InvalidInput("policy", value, "a preset, or an object that changes one")
+        allowed = 'a Policy, text such as "thorough, attempts.limit=6", or an object'
+        raise InvalidInput("policy", value, allowed)
     given = dict(value)
     base = preset(str(given.pop("preset", "default")))
     return _changed(base, given) if given else base
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or a mapping with the fields of Goal describes.
+    """Return the goal that a text or a mapping with its fields describes; return a Goal unchanged.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
@@ -85,6 +86,8 @@ def goal(value: Any) -> Goal:
     """
     allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
     given = value
+    if isinstance(value, Goal):
+        return value
     if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
         direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
         given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}

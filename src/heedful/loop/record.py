@@ -203,6 +203,11 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
+        listed = isinstance(self.findings, tuple | list)
+        if not listed or not all(isinstance(found, Finding) for found in self.findings):
+            raise InvalidInput("findings", self.findings, "a tuple of Finding")
+        if not isinstance(self.scores, Mapping):
+            raise InvalidInput("scores", self.scores, 'a mapping such as {"quality": 0.8}')
         check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None:
             check_share("met", self.met)

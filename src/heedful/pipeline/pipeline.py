@@ -115,9 +115,9 @@ class StageOptions(TypedDict, total=False):
     name: str
     checks: Sequence[Check]
     evaluate: Evaluate | None
-    goals: Sequence[record.Goal]
+    goals: Sequence[record.Goal | str]
     retries: int | None
-    policy: decide.Policy | None
+    policy: decide.Policy | str | None
     model: Model | Writer | str | None
     on_exhausted: runs.Exhausted | None
     on_unvalidated: Unvalidated | None
@@ -180,6 +180,7 @@ class Pipeline:
         stores outputs as JSON. It can be resumed after a stage with another output, such as a data
         frame, only if `rerun` is true: then the stage runs again. Raises InvalidInput.
         """
+        errors.check_options("a stage", options, [*StageOptions.__annotations__])
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
         _check_choices(given)
@@ -198,8 +199,10 @@ class Pipeline:
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
             stage = Stage(**{**given, "name": name, "function": function})
-            validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
-            self.stages = (*self.stages, stage)
+            policy, goals = validate_arguments(
+                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout, stage.evaluate)
+            )
+            self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
             return function
 
         return add if function is None else add(function)
@@ -538,7 +541,7 @@ async def validate(
     output; if it raises again, the stage is not validated. Raises InvalidInput.
     """
     _check_name("name of a stage", stage)
-    validate_arguments("", checks, (), policies.stage, None, None)
+    validate_arguments("", checks, (), policies.stage)
     began, at = time.monotonic(), Context(stage, data=state)
     evaluation = await evaluated(output, at, checks, None, _instead)
     usage = record.Usage(seconds=time.monotonic() - began)

@@ -1,0 +1,208 @@
+"""What users write by instinct works, or says what to do: the decorator, checks, policies."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import heedful
+from heedful import errors
+from heedful.drive.portal import run_sync, self_correcting
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.testing import FixedEmbedder
+from tests.drive.support import FOUR, WANTED, Check
+
+
+def lower(answer: str) -> bool:
+    """Names are written in lower case."""
+    return answer.islower()
+
+
+def sized(answer: str) -> None:
+    """An answer is short."""
+    if len(answer) > 9:
+        raise AssertionError  # pytest would write the words of an assert statement
+    assert answer, "say something"
+
+
+HOLDS = "must hold: Names are written in lower case."
+# A check, and what it says about the candidate "Ann Miller": message by message.
+ANSWERS: list[tuple[Any, list[str]]] = [
+    (lower, [HOLDS]),
+    (sized, ["must hold: An answer is short."]),
+    (lambda answer: "too long" if len(answer) > 3 else "", ["too long"]),
+    (lambda answer, context: ["one", Finding("own", "two")], ["one", "two"]),
+    (lambda answer: Finding("own", "single"), ["single"]),
+    (lambda answer: np.bool_(len(answer) < 3), ["<lambda> does not hold"]),
+    (lambda answer: np.bool_(True), []),
+    (lambda answer: None, []),
+    (lambda answer: True, []),
+    (lambda answer: "", []),
+    (lambda answer: Evaluation((Finding("own", "judged"),)), ["judged"]),
+]
+
+
+@pytest.mark.parametrize(("check", "messages"), ANSWERS)
+async def test_what_a_check_answers_becomes_findings(check, messages):
+    policy = "default, attempts.limit=1"
+    result = await heedful.run(
+        "t", generate=lambda task: "Ann Miller", checks=[check], policy=policy, store=None
+    )
+    found = result.loop.attempts[0].evaluation.findings
+    assert [finding.message for finding in found] == messages
+    assert result.passed is not bool(messages)
+
+
+async def test_a_check_may_be_async_a_method_or_an_object_without_a_context():
+    class Group:
+        def method(self, answer: str) -> str:
+            return "method"
+
+        async def __call__(self, answer: str) -> str:
+            return "object"
+
+    group, policy = Group(), heedful.policy("default, attempts.limit=1")
+    checks = [group, group.method, lambda answer, *rest: f"{len(rest)} more"]
+    result = await heedful.run(
+        "t", generate=lambda *_: "x", checks=checks, policy=policy, store=None
+    )
+    found = result.loop.attempts[0].evaluation.findings
+    assert [finding.message for finding in found] == ["object", "method", "1 more"]
+
+
+@pytest.mark.parametrize("wrong", [0.7, b"no", {"text": 1}, [3]])
+async def test_any_other_answer_of_a_check_says_what_to_return(wrong):
+    with pytest.raises(errors.CheckFailed, match=r"Finding.*(text|Evaluation)"):
+        await heedful.run("t", generate=lambda *_: "x", checks=[lambda _: wrong], store=None)
+
+
+# -- the decorator
+
+
+def test_the_decorator_without_parentheses_and_a_function_without_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @self_correcting
+    def plain(task: str) -> str:
+        return task.upper()
+
+    hints: list[str] = []
+
+    @self_correcting(checks=[Check()], store=None)
+    def silent(task: str, tone: str = "warm") -> str:
+        hints.append(heedful.context().hint)
+        return f"{tone}" if len(hints) < 2 else WANTED
+
+    @self_correcting(checks=[Check()], store=None)
+    def last(task: str, *, hint: str, tone: str = "") -> str:
+        return WANTED if "not right" in hint else "no"
+
+    assert plain("a") == "A"
+    assert silent("t", tone="cold") == WANTED
+    assert [bool(hint) for hint in hints] == [False, True]
+    assert last("t", tone="x") == WANTED
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"check": []}, errors.UnknownName, "did you mean 'checks'?"),
+        ({"on_exausted": "best"}, errors.UnknownName, "did you mean 'on_exhausted'?"),
+        ({"zzz": 1}, errors.UnknownName, "there are: checks"),
+        ({"policy": "thorogh"}, errors.UnknownName, "did you mean 'thorough'?"),
+        ({"policy": 4}, errors.InvalidInput, '"thorough, attempts.limit=6"'),
+        ({"evaluate": 0.7}, errors.InvalidInput, "returns an Evaluation"),
+        ({"checks": len}, errors.InvalidInput, "a list"),
+        ({"goals": ["quality"]}, errors.InvalidInput, "alignment >= 0.75"),
+    ],
+)
+def test_a_wrong_option_is_refused_where_it_is_written(options, error, said):
+    with pytest.raises(error) as caught:
+        self_correcting(**options)
+    assert said in str(caught.value)
+
+
+async def test_policy_and_goals_may_be_text():
+    kept = heedful.Run(
+        "t",
+        generate=lambda *_: "x",
+        evaluate=lambda *_: Evaluation(scores={"quality": 0.5}),
+        goals=["quality >= 0.8"],
+        policy="thorough, attempts.limit=2",
+        store=None,
+    )
+    result = await kept.finish()
+    assert len(result.loop.attempts) == 2
+    assert result.loop.goals == (Goal("quality", 0.8),)
+
+
+def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():
+    @self_correcting(checks=[Check()], store=None)
+    def inner(task: str, hint: str) -> str:
+        return WANTED if hint else task
+
+    @self_correcting(checks=[Check()], store=None)
+    def outer(task: str, hint: str) -> str:
+        return inner(task)
+
+    async def main() -> list[str]:
+        return [inner("a"), outer("b")]
+
+    assert asyncio.run(main()) == run_sync(main()) == [WANTED] * 2
+
+
+def test_not_passed_says_what_was_wrong():
+    many = [Finding("c", f"no {n}") for n in range(5)]
+
+    @self_correcting(checks=[lambda answer: many], policy=FOUR, store=None)
+    def never(task: str) -> str:
+        return "x"
+
+    with pytest.raises(errors.NotPassed, match=r"no 0; no 1; no 2 and 2 more") as caught:
+        never("t")
+    assert caught.value.result.wrong[4] == "no 4"
+
+
+# -- values of the wrong type
+
+
+class Blocking(FixedEmbedder):
+    def embed(self, texts: Any) -> Any:
+        return [[1.0] * self.dimensions for _ in texts]
+
+
+@pytest.mark.parametrize("embedder", ["minilm", FixedEmbedder, lambda texts: []])
+def test_an_embedder_of_the_wrong_type_says_what_one_is(embedder):
+    with pytest.raises(errors.InvalidInput, match=r"heedful\.models\.open_embedder\(\)"):
+        heedful.Memory(":memory:", embedder=embedder)
+
+
+async def test_an_embedder_that_blocks_says_so():
+    with pytest.raises(errors.InvalidInput, match="async"):
+        await heedful.Memory(":memory:", embedder=Blocking()).recall("t")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"scores": 0.7}, {"findings": "bad"}, {"findings": ["bad"]}, {"findings": 3}]
+)
+def test_an_evaluation_with_a_wrong_field_says_so(fields):
+    with pytest.raises(errors.InvalidInput, match=next(iter(fields))):
+        Evaluation(**fields)
+
+
+async def test_an_evaluator_that_returns_a_number_says_what_to_return():
+    with pytest.raises(errors.CheckFailed, match=r"Evaluation\(scores="):
+        await heedful.run("t", generate=lambda *_: "x", evaluate=lambda *_: 0.7, store=None)
+
+
+def test_a_pattern_is_shown_as_written():
+    check = heedful.checks.regex(r"\d{4}-\d\d")
+    [found] = check("May", heedful.Context("t"))
+    assert r"'\d{4}-\d\d'" in found.message
+    assert r"'\d{4}-\d\d'" in found.fix
