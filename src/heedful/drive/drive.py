@@ -12,7 +12,16 @@ from typing import Any, Generic, TypeVar
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
-from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from heedful.drive.generate import (
+    Generate,
+    Produced,
+    Revise,
+    Writer,
+    generator,
+    objects,
+    produce,
+    revised,
+)
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
@@ -284,7 +293,10 @@ class Run(Generic[C]):
             loop = replace(loop, echoes=await self._journal.echoes())
         answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
         produced = None if answer is None else Produced.of(answer)
-        state = _State(loop, stored.values, decide.latest_verdict(stored.decisions), produced)
+        values = objects(self._generate, stored.values)
+        if produced is not None:
+            produced = replace(produced, values=objects(self._generate, produced.values))
+        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
         await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
@@ -327,7 +339,8 @@ class Run(Generic[C]):
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
         entry = JournalEntry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
-            entry = journal.decision_entry(loop, self.policy, verdict, attempt, value)
+            data = journal.journalable(value)
+            entry = journal.decision_entry(loop, self.policy, verdict, attempt, data)
         await self._commit(entry, loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.drive.drive import Run
+from heedful.drive.generate import declared
 from heedful.errors import InvalidInput, NotPassed, UsageError, check_options
 from heedful.store import open_store
 
@@ -144,6 +145,7 @@ def self_correcting(
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         takes = inspect.signature(function).parameters
         parameters = [*takes, "", ""]
+        returned = declared(function)
         own = 1 if parameters[0] in ("self", "cls") else 0
 
         @functools.wraps(function)
@@ -158,6 +160,7 @@ def self_correcting(
                 _add_hint(takes, given, known, hint)
                 return function(*given, **known)
 
+            generate.__annotations__["return"] = returned
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
             result = await Run[Any](task, generate=generate, **options).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):

@@ -86,7 +86,7 @@ class ReportResult:
     new: bool
 
 
-async def open_loop(
+async def begin_loop(
     store: Store,
     scope: Scope,
     id: str,
