@@ -98,12 +98,14 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
             seed=at.seed,
         )
         return Produced((answer.text,), answer.usage)
-    hint = at.hint
-    if at.examples or at.advice:
-        recalled = as_text(at.examples, at.seed, at.advice)
-        hint = "\n\n".join(part for part in (recalled, hint) if part)
-    arguments = (at.task, hint)[: 1 + takes(generate, 2)]
+    arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
     return await _produced(generate, at, thread, *arguments)
+
+
+def whole_hint(at: Context) -> str:
+    """Return what memory tells about the task, and the feedback on the last attempt, as one text."""
+    recalled = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
+    return "\n\n".join(part for part in (recalled, at.hint) if part)
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:

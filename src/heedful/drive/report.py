@@ -12,12 +12,15 @@ from typing import Any
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
+from heedful.drive.generate import whole_hint
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
+from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
+from heedful.models.contract import Answer, Message, answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store, runs
+from heedful.store import exposures, loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 
@@ -44,11 +47,20 @@ class AttemptReport:
     request: Any = None
     vouched: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.evaluation, record.Evaluation | None):
+            allowed = "None, or an Evaluation such as Evaluation(scores={'quality': 0.8})"
+            raise errors.InvalidInput("evaluation", self.evaluation, allowed)
+        if not isinstance(self.usage, record.Usage):
+            raise errors.InvalidInput(
+                "usage", self.usage, "a Usage, or the usage of an SDK's answer"
+            )
+
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
         evaluation = self.evaluation and codec.to_document(self.evaluation)
-        made = self.output, self.digest, evaluation, codec.to_document(self.usage)
+        made = record.as_data(self.output), self.digest, evaluation, codec.to_document(self.usage)
         parts = (*made, dict(self.labels), self.request, self.reported_as)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -128,7 +140,7 @@ async def report(
     attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
-    journal.journalable(attempt_report.output)
+    data = journal.journalable(attempt_report.output)
     judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
@@ -147,12 +159,152 @@ async def report(
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # Redact as the store does: joined texts can form a secret that no part contains.
         verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
-        entry = journal.decision_entry(loop, policy, verdict, attempt, attempt_report.output)
+        entry = journal.decision_entry(loop, policy, verdict, attempt, data)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
+
+
+@dataclass(eq=False, repr=False)
+class ReportedLoop:
+    """A loop whose attempts your own program makes, such as a graph of agents.
+
+    `open_loop` returns one. `stored` is the loop as the store held it after the last call.
+    """
+
+    store: Store
+    scope: Scope
+    stored: StoredLoop
+    memory: Memory | None = None
+    checks: Sequence[Check] = ()
+    briefing: Briefing = Briefing()
+
+    @property
+    def id(self) -> str:
+        """The id of the loop."""
+        return self.stored.id
+
+    @property
+    def loop(self) -> record.Loop:
+        """The loop with its attempts."""
+        return self.stored.loop
+
+    @property
+    def verdict(self) -> decide.Verdict:
+        """The last verdict; Again before the first attempt."""
+        return decide.latest_verdict(self.stored.decisions)
+
+    @property
+    def ended(self) -> bool:
+        """True if no further attempt is to be made."""
+        return isinstance(self.verdict, decide.Done)
+
+    @property
+    def passed(self) -> bool:
+        """True if the loop has ended with a candidate that has no error and meets every goal."""
+        return isinstance(self.verdict, decide.Done) and self.verdict.passed
+
+    @property
+    def candidate(self) -> Any:
+        """The best candidate so far as text or JSON data; None before the first evaluation."""
+        return self.stored.values[self.loop.best - 1] if self.loop.best else None
+
+    @property
+    def examples(self) -> tuple[Message, ...]:
+        """What memory tells as chat turns, for a prompt that does not contain `hint`."""
+        return self.briefing.examples
+
+    @property
+    def hint(self) -> str:
+        """What the next attempt should know: what memory tells, and what was wrong with the last.
+
+        It is "" if there is nothing to tell.
+        """
+        at = replace(_context(self.stored), examples=self.examples, advice=self.briefing.advice)
+        return whole_hint(at)
+
+    async def report(
+        self, output: Any = None, *, attempt: int | None = None, usage: Any = None, **fields: Any
+    ) -> decide.Verdict:
+        """Report an attempt, by default the next one, and return the verdict on it.
+
+        `output` is the candidate, or the answer of an SDK. `usage` is a Usage or the usage of an
+        SDK's answer. Further `fields` are those of AttemptReport. The checks of the loop judge the
+        output. The same report of the same `attempt` again changes nothing. Raises as `run` does,
+        and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput.
+        """
+        answer = answer_of(output) or Answer(output, record.NOTHING)
+        spent = answer.usage if usage is None else usage_of(usage) or usage
+        made = AttemptReport(answer.text, usage=spent, **{"checks": self.checks, **fields})
+        number = len(self.loop.attempts) + 1 if attempt is None else attempt
+        result = await report(self.store, self.scope, self.id, number, made, self.memory)
+        self.stored = await self.store.read(self.scope, loops.read, self.id)
+        return result.verdict
+
+    async def cancel(self, by: str, why: str = "") -> decide.Verdict:
+        """End the loop for the actor `by`; an ended loop does not change. Returns the verdict."""
+        verdict = await cancel(self.store, self.scope, self.id, by, why, self.memory)
+        self.stored = await self.store.read(self.scope, loops.read, self.id)
+        return verdict
+
+    def explain(self) -> Explanation:
+        """Explain why the loop continued, why it ended, and what would have changed that."""
+        return loops.explained(self.stored)
+
+
+async def open_loop(
+    id: str,
+    task: Any,
+    *,
+    checks: Sequence[Check] = (),
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
+    context: Any = None,
+    memory: Memory | Store | str | None = None,
+    store: Store | str | None = None,
+    scope: Scope | None = None,
+) -> ReportedLoop:
+    """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
+
+    Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
+    With a `memory` the loop is told what earlier loops learnt, and teaches when it ends. Checks
+    find `context` as `Context.data`. The `store` is by default that of the memory, or else
+    "heedful.db". Raises InvalidInput, StoreError, and Conflict if the loop exists with another
+    task, context, goals or policy.
+    """
+    drive.validate_arguments(id, checks, goals, policy)
+    known = memory if memory is None else Memory.of(memory, scope)
+    where = known.store if known else store or "heedful.db"
+    held, scope = open_store(where) if isinstance(where, str) else where, scope or Scope()
+    scope = known.scope if known else scope
+    head: dict[str, Any] = {"goals": goals, "policy": policy, "context": context}
+    stored, _ = await begin_loop(held, scope, id, task, **head)
+    opened = ReportedLoop(held, scope, stored, known, checks)
+    if known is not None:
+        brief = await known.brief(journal.text_of(task), id, not stored.loop.attempts, None)
+        await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
+        opened.briefing = brief
+    return opened
+
+
+async def learn(
+    id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
+) -> ReportedLoop:
+    """Learn from a loop that your program has finished: record its attempts, the last one accepted.
+
+    Takes the `options` of `open_loop`, without a policy. Raises the errors of `open_loop` and of
+    `ReportedLoop.report`.
+    """
+    if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
+        raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")
+    policy = decide.Policy((stop.MaxAttempts(len(attempts)),), name="as made")
+    loop = await open_loop(id, task, policy=policy, **options)
+    for number, made in enumerate(attempts, 1):
+        await report(loop.store, loop.scope, id, number, made, loop.memory)
+    loop.stored = await loop.store.read(loop.scope, loops.read, id)
+    return loop
 
 
 async def cancel(
@@ -255,11 +407,7 @@ async def _evaluation(
     """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
-    last = decide.latest_verdict(stored.decisions)
-    hint = last.feedback if isinstance(last, decide.Again) else ""
-    previous = stored.values[-1] if stored.values else None
-    head = stored.head
-    at = Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
+    at = replace(_context(stored), attempt=number)
 
     async def as_reported(*_: object) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
@@ -268,13 +416,21 @@ async def _evaluation(
     return await evaluated(report.output, at, report.checks, own)
 
 
+def _context(stored: StoredLoop) -> Context:
+    """Return the context of the next attempt of a loop."""
+    last, head = decide.latest_verdict(stored.decisions), stored.head
+    hint = last.feedback if isinstance(last, decide.Again) else ""
+    previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
+    return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
+
+
 async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
-    exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    shown = tuple(id for exposure in exposures for id in exposure.examples)
-    brief = Briefing(shown=shown, exposures=exposures)
+    past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
+    shown = tuple(id for exposure in past for id in exposure.examples)
+    brief = Briefing(shown=shown, exposures=past)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
