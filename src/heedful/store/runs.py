@@ -284,8 +284,11 @@ def stage_attempt(
     if not stage.model:
         with suppress(ValueError, AttributeError):  # a value that only Python can write
             changed, *more = json.loads(output).values()
-            if not more and changed.keys() == {stage.name}:  # the stage changed only its own output
+            if not any(more) and changed.keys() == {stage.name}:  # it changed only its own output
                 output = json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
+            elif more and (loose := json.loads(output).get("rerun")):
+                rest = [json.dumps(changed, ensure_ascii=False)] * bool(changed)
+                output = "\n".join([*(f"{name}: {text}" for name, text in loose.items()), *rest])
     return StageAttempt(
         stage.name,
         stage.run,
