@@ -37,7 +37,6 @@ bench: setup ## the benchmarks
 	@$(PY) -m bench $(ARGS)
 
 quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name]
-	@if [ -z '$(DATA)' ]; then echo 'make quality needs DATA=folder, the folder with the data sets' >&2; exit 2; fi
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)')
 
 soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor

@@ -12,7 +12,7 @@ PACKAGE = Path(heedful.__file__).parent
 ROOMS = {
     "loop": (),
     "lessons": (),
-    "traces": ("__init__", "appraisal", "reading"),
+    "traces": ("__init__", "reading"),
     "checks/claims": ("__init__", "insights"),
 }
 ALONE = ("redact", "sanitize", "errors", "store/records")

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.quality import (
-    appraise,
     attacks,
     dream,
+    failures,
     grounding,
     recall,
     reflect,
@@ -30,8 +30,8 @@ JOBS = {
     "attacks": attacks.run,
     "grounding": grounding.run,
     "whowhen": whowhen.run,
-    "appraise": appraise.run,
     "reflect": reflect.run,
+    "failures": failures.run,
     "dream": dream.run,
     "strategies": strategies.run,
 }
@@ -43,7 +43,7 @@ OUT = Path("bench/out/quality.json")
 def main() -> int:
     """0 when every asked job ran."""
     parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with NAME.SPLIT.jsonl.gz")
+    parser.add_argument("--data", type=Path, default=Path(), help="folder with NAME.SPLIT.jsonl.gz")
     parser.add_argument("--split", default="dev")
     parser.add_argument("--only", choices=sorted(JOBS))
     asked = parser.parse_args()

@@ -24,7 +24,7 @@ def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:
     """The rows of a set. Raises SystemExit that names the file where it is absent."""
     path = data / f"{name}.{split}.jsonl.gz"
     if not path.exists():
-        raise SystemExit(f"{path} is absent; give the folder with the data sets as --data")
+        raise SystemExit(f"{path} is absent; give the folder with the data sets: DATA=folder")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)

@@ -45,7 +45,6 @@ _NAMES = {
     "store": "open_store",
     "store.runs": "CheckResult Report StageAttempt StageReport",
     "store.store": "Store",
-    "traces.appraisal": "Expected appraise",
     "traces.episode": "Episode Event Fault",
     "traces.signals": "RepeatedStep Signal repeated_step signals",
 }

@@ -40,23 +40,22 @@ from heedful.service.client import (Client)
 from heedful.store import (open_store)
 from heedful.store.runs import (CheckResult, Report, StageAttempt, StageReport)
 from heedful.store.store import (Store)
-from heedful.traces.appraisal import (Expected, appraise)
 from heedful.traces.episode import (Episode, Event, Fault)
 from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
 __all__ = ["Again", "All", "Answer", "Attempt", "AttemptReport", "Briefing", "Budget", "Candidate",
     "Change", "CheckResult", "Claim", "Client", "Comparison", "Context", "Decision", "Difference",
     "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder", "Episode", "Evaluation",
-    "Event", "Example", "Expected", "Explanation", "Exported", "Exposure", "Fatigue", "Fault",
-    "Figures", "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement",
-    "Loop", "Match", "MaxAttempts", "Memory", "Merge", "Message", "Model", "NotPassed",
-    "NothingMet", "Outcome", "Override", "Pipeline", "Plateau", "Policy", "Prompts", "Proof",
-    "Proposal", "Provenance", "Quarantine", "QuarantinedLesson", "Quota", "Reach", "Reasoning",
-    "RecordedLoop", "Reflected", "Reflection", "Remembered", "Repeat", "RepeatedStep",
-    "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run", "Scope", "Seen",
-    "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport", "Standing", "Stop",
-    "StopRule", "Store", "Templates", "Trigger", "TuningResult", "Usage", "Writer", "appraise",
-    "compare", "consolidate", "context", "decide", "episode_of", "explain", "keep_dreaming",
-    "learn", "open_loop", "open_model", "open_store", "override", "policy", "proof", "reach",
-    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
-    "self_correcting", "self_rated", "signals", "signature", "targeted", "tune"]
+    "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue", "Fault", "Figures",
+    "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement", "Loop",
+    "Match", "MaxAttempts", "Memory", "Merge", "Message", "Model", "NotPassed", "NothingMet",
+    "Outcome", "Override", "Pipeline", "Plateau", "Policy", "Prompts", "Proof", "Proposal",
+    "Provenance", "Quarantine", "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop",
+    "Reflected", "Reflection", "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report",
+    "ReportedLoop", "Result", "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal",
+    "Signature", "Spaces", "StageAttempt", "StageReport", "Standing", "Stop", "StopRule", "Store",
+    "Templates", "Trigger", "TuningResult", "Usage", "Writer", "compare", "consolidate", "context",
+    "decide", "episode_of", "explain", "keep_dreaming", "learn", "open_loop", "open_model",
+    "open_store", "override", "policy", "proof", "reach", "reasoning", "reflect", "reflect_waiting",
+    "repeated_step", "replay", "run", "run_sync", "self_correcting", "self_rated", "signals",
+    "signature", "targeted", "tune"]
 __version__: str

@@ -1,8 +1,8 @@
-"""OpenTelemetry: spans and metrics of heedful's work, and a throttle for repeated log lines.
+"""OpenTelemetry: spans of heedful's work, and a throttle for repeated log lines.
 
-Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `check`,
-`search`, `upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and
-findings are exported only with `begin(content=True)`, without the secrets that heedful recognises.
+Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `search`,
+`upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and findings are
+exported only with `begin(content=True)`, without the secrets that heedful recognises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from heedful.loop.record import Loop
 from heedful.redact import redact
 
 if TYPE_CHECKING:  # an optional package
-    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
 Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -51,9 +50,9 @@ class LogThrottle:
 
 
 class _Exporter:
-    """The tracer and the meters of heedful; `content` says whether texts are exported, too."""
+    """The tracer of heedful; `content` says whether texts are exported, too."""
 
-    def __init__(self, tracers: TracerProvider, meters: MeterProvider, content: bool) -> None:
+    def __init__(self, tracers: TracerProvider, content: bool) -> None:
         from opentelemetry.trace import StatusCode
 
         from heedful import __version__
@@ -61,10 +60,6 @@ class _Exporter:
         self.tracer = tracers.get_tracer(SCOPE, __version__)
         self.content = content
         self.error = StatusCode.ERROR
-        meter = meters.get_meter(SCOPE, __version__)
-        self.decisions = meter.create_counter("heedful.decisions", "{decision}")
-        self.attempts = meter.create_counter("heedful.attempts", "{attempt}")
-        self.recall = meter.create_histogram("heedful.recall.duration", "s")
 
     @contextmanager
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
@@ -91,23 +86,17 @@ class _Exporter:
 _active: list[_Exporter] = []  # the exporter, once `begin` was called
 
 
-def begin(
-    *,
-    content: bool = False,
-    tracers: TracerProvider | None = None,
-    meters: MeterProvider | None = None,
-) -> None:
-    """Start exporting to the given providers, or else to OpenTelemetry's global providers.
+def begin(*, content: bool = False, tracers: TracerProvider | None = None) -> None:
+    """Start exporting to the given provider, or else to OpenTelemetry's global provider.
 
     With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
     PackageMissing.
     """
     try:
-        from opentelemetry import metrics, trace
+        from opentelemetry import trace
     except ImportError as error:
         raise PackageMissing("telemetry", "opentelemetry-api", "telemetry") from error
-    tracers, meters = tracers or trace.get_tracer_provider(), meters or metrics.get_meter_provider()
-    _active[:] = [_Exporter(tracers, meters, content)]
+    _active[:] = [_Exporter(tracers or trace.get_tracer_provider(), content)]
 
 
 def end() -> None:
@@ -206,7 +195,7 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def record_decision(loop: Loop, verdict: Verdict) -> None:
-    """Add the verdict and the last evaluation to the current span; count the decision."""
+    """Add the verdict and the last evaluation to the current span."""
     if not _active:
         return
     from opentelemetry.trace import get_current_span
@@ -226,11 +215,6 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         for name, score in (scores or {"heedful": {}}).items():
             named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
             span.add_event("gen_ai.evaluation.result", named)
-    counted = _own(decision=decision["heedful.decision"], passed=passed)
-    for rule in decision["heedful.stopped_by"][:1]:
-        counted |= _own(stopped_by=rule)
-    exporter.decisions.add(1, counted)
-    exporter.attempts.add(1, _own(passed=passed))
 
 
 def _decision(verdict: Verdict) -> dict[str, Any]:
@@ -251,15 +235,14 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
     """Return a decorator that puts a span around an async call.
 
     `opened` gets the arguments of the call and returns the name and the attributes of the span.
-    `closed(exporter, span, result, seconds, *arguments)` adds the result of the call to the span.
+    `closed(exporter, span, result, *arguments)` adds the result of the call to the span.
     """
 
     def decorate(work: Call) -> Call:
         async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
-            began = time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
-                closed(exporter, span, result, time.perf_counter() - began, *arguments)
+                closed(exporter, span, result, *arguments)
                 return result
 
         @wraps(work)
@@ -273,22 +256,9 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
     return decorate
 
 
-def _attempt_closed(
-    _: _Exporter, __: Span, state: Any, seconds: float, run: Any, before: Any
-) -> None:
+def _attempt_closed(_: _Exporter, __: Span, state: Any, run: Any, before: Any) -> None:
     if len(state.loop.attempts) > len(before.loop.attempts):
         record_decision(state.loop, state.verdict)
-
-
-def _check_opened(check: Any, *_: object) -> tuple[str, Attributes]:
-    name = getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
-    return f"heedful.check {name}", _own(check=str(name))
-
-
-def _check_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
-    findings = getattr(answer, "findings", answer)
-    if isinstance(findings, Sequence) and not isinstance(findings, str):
-        span.set_attribute("heedful.findings", len(findings))
 
 
 def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
@@ -302,18 +272,11 @@ def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
 
 
 def _search_closed(
-    exporter: _Exporter,
-    span: Span,
-    answer: Any,
-    seconds: float,
-    _: Any,
-    task: str = "",
-    *__: object,
+    exporter: _Exporter, span: Span, answer: Any, _: Any, task: str = "", *__: object
 ) -> None:
     count = len(answer) if isinstance(answer, list) else len(answer.exposures)
     span.set_attribute("heedful.found", count)
     exporter.set_content(span, "gen_ai.memory.query.text", task)
-    exporter.recall.record(seconds)
 
 
 loop: Traced = _traced(
@@ -329,7 +292,6 @@ attempt: Traced = _traced(
     ),
     _attempt_closed,
 )
-check: Traced = _traced(_check_opened, _check_closed)
 search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
 upsert: Traced = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),

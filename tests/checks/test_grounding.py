@@ -40,7 +40,6 @@ CHESS = {
 WORDS = {
     "synonyms": {"scored": "points", "boards": "captures", "paced": "led"},
     "pairs": {"": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
-    "derived": {"games": ["CLUB-WINS", "CLUB-LOSSES"]},
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
@@ -95,17 +94,11 @@ def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):
         ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
         ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
         ("Cy Marsh made 1 of 2 draws.", ["1"]),
-        ("The Otters played 9 games, the Badgers played 8 games.", ["8"]),
     ],
 )
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     assert wrong(text, CHESS, WORDS) == contradicted
     assert wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
-
-
-def test_a_column_of_the_evidence_counts_before_a_sum_of_its_name():
-    clubs = [{"club": "Otters", "CLUB-WINS": 7, "CLUB-LOSSES": 2, "games": 8}, {"club": "Badgers"}]
-    assert wrong("The Otters played 9 games.", clubs, WORDS) == ["9"]
 
 
 def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
@@ -211,7 +204,6 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
         (MODELS, {"lexicon": 5}),
         (MODELS, {"lexicon": {"words": {}}}),
         (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
-        (MODELS, {"lexicon": {"derived": {"double": {"columns": []}}}}),
         (Evidence(MODELS), {"lexicon": WORDS}),  # it has one of its own
     ],
 )

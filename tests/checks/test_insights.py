@@ -65,7 +65,7 @@ RUN = METRIC | COLUMN | {"results": None}
         ("The AUC is excellent; the AUROC as well.", METRIC, ["AUC"]),
         ("The column `humidity` drives it, the `wind` column does not.", COLUMN, ["humidity"]),
         ("The features 'humidity', 'wind' and 'dew' matter.", COLUMN, ["humidity", "dew"]),
-        ("A column called dew, and the dew_point feature.", COLUMN, ["dew", "dew_point"]),
+        ("A column of dew, and the dew_point feature.", COLUMN, ["dew_point"]),
         ("The temperature column and the max temp column drive it.", COLUMN, []),
         ("The first column, the missing column and the columns show it.", COLUMN, []),
     ],

@@ -196,7 +196,7 @@ def test_wrong_arguments_are_refused(arguments):
 
 def added(values: Any, size: int) -> checks.Column:
     """The statistics of a column, added so many rows at a time."""
-    column = checks.Column("x", checks.Rule(low=0.0))
+    column = checks.Column("x", checks.Bounds(low=0.0))
     for start in range(0, len(values), size):
         column.add(values[start : start + size])
     return column

@@ -1,4 +1,4 @@
-"""Tables in every form: what can be read, what a cell means, ranges, schemas, keys, files."""
+"""Tables in every form: what can be read, what a cell means, ranges, keys, files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHECKS: list[Callable[..., Any]] = [
     numbers.ranges(actual=(0, 50), predicted=(None, 7)),
     numbers.finite(columns=["actual", "predicted"]),
 ]
-SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet"])
+SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 NO_FILE = "missing_results: missing"
 
 
@@ -126,13 +126,11 @@ def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
     rows = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
     plain = {name: [as_json(cell) for cell in cells] for name, cells in data.items()}
     text = {n: [None if c is None else str(c) for c in cells] for n, cells in data.items()}
-    paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "jsonl", "parquet")]
+    paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "parquet")]
     table = pa.table({n: pa.array(c, pa.string()) for n, c in text.items()})
     csv.write_csv(table, paths[0])
     paths[1].write_text(json.dumps(plain))
-    lines = [json.dumps({name: as_json(cell) for name, cell in row.items()}) for row in rows]
-    paths[2].write_text("\n".join([*lines, ""]))
-    parquet.write_table(table, paths[3])
+    parquet.write_table(table, paths[2])
     return {
         "mapping": data,
         "rows": rows,
@@ -224,53 +222,6 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
     assert keys(numbers.finite(), {"name": ["x"]}) == ["finite: no numbers"]
 
 
-# Schemas
-
-TYPED: dict[str, Any] = {"id": "integer", "share": (0, 1), "split": {"train", "test"}}
-TYPED |= {"day": "date", "ok": "boolean"}
-FITS: dict[str, list[Any]] = {"id": [1, "2"], "share": [0, 1.0], "split": ["train", "test"]}
-FITS |= {"day": ["2021-03-01", "2021-03-01T12:00"], "ok": [True, "false"]}
-
-
-def test_a_table_fits_its_schema_in_every_form(tmp_path):
-    for name, form in forms(FITS, tmp_path).items():
-        assert (name, findings(numbers.schema(None, TYPED), form)) == (name, [])
-    days = pd.DataFrame(FITS).assign(day=pd.to_datetime(["2021-03-01", "2021-03-02"]))
-    assert findings(numbers.schema(None, TYPED), days) == []
-
-
-@pytest.mark.parametrize(
-    ("columns", "data", "expected"),
-    [
-        ({"a": "integer"}, {"a": [1, 2.5, inf]}, ["a no whole numbers"]),
-        ({"a": "number"}, {"a": [1, "x", nan, inf]}, ["a no numbers", "a missing", "a infinite"]),
-        ({"a": "text"}, {"a": ["x", 7]}, ["a no texts"]),
-        ({"a": "date"}, {"a": ["2021-03-01", "March"]}, ["a no dates"]),
-        ({"a": "boolean"}, {"a": ["true", 1]}, ["a no truth values"]),
-        ({"a": {"type": "integer", "range": (0, None)}}, {"a": [-1, 5]}, ["a below"]),
-        ({"a": {"values": [7, "x"]}}, {"a": ["7", 7.0, "x"]}, []),
-        ({"a": {7, "x"}}, {"a": ["7", "y"]}, ["a no allowed values"]),
-        ({"a": {"type": "date", "nullable": True}}, {"a": [None, "2021-03-01"]}, []),
-        ({"a": {"nullable": True}}, {"a": [None]}, []),
-        ({"a": {"nullable": True}}, {"a": []}, ["a empty"]),
-        ({"a": "text"}, {"a": []}, ["a empty"]),
-        ({"a": "text", "b": "text"}, {"c": [1]}, ["missing column a", "missing column b"]),
-        ({"a": {"required": False}, "b": "text"}, {"b": ["x"]}, []),
-        ({"a": "text"}, None, ["no data"]),
-    ],
-)
-def test_cells_that_do_not_fit_a_schema(columns, data, expected):
-    found = findings(numbers.schema(None, columns), data)
-    assert [one.key for one in found] == [f"schema: {key}" for key in expected]
-    assert all(one.level == "error" and one.fix for one in found)
-
-
-def test_a_schema_says_what_is_wrong_and_what_to_write():
-    (found,) = findings(numbers.schema(None, {"a": {"x", "y"}}), {"a": ["x", "z"]})
-    assert found.message == "a has 1 of 2 cells that are no allowed values ('x', 'y'), first 'z'"
-    assert found.fix == "write allowed values ('x', 'y') in a for every row, or leave the row out"
-
-
 # Rows and their keys
 
 
@@ -329,12 +280,8 @@ NOW = Context("a task")
 def written(folder: Path, suffix: str) -> Path:
     path = folder / f"results*[1]'{suffix}"  # no character of a name has a meaning
     frame = pl.DataFrame(RESULTS)
-    write: dict[str, Any] = {
-        ".csv": frame.write_csv,
-        ".json": frame.write_json,
-        ".jsonl": frame.write_ndjson,
-    }
-    write |= {".tsv": partial(frame.write_csv, separator="\t"), ".parquet": frame.write_parquet}
+    write: dict[str, Any] = {".csv": frame.write_csv, ".json": frame.write_json}
+    write |= {".parquet": frame.write_parquet}
     write[suffix](path)
     return path
 
@@ -397,9 +344,6 @@ def test_the_words_for_a_missing_file(tmp_path, monkeypatch):
         ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
         ("a.json", '[{"y": 1}, {"y"', ""),
         ("a.json", "[" * 100_000, ""),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n{"y": 1\n', "line 2: Expecting"),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n[1]\n', "line 2 is no JSON object"),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n' + "[" * 100_000, "line 2: "),
         ("a.parquet", "PAR1 not at all PAR1", ""),
     ],
 )
@@ -425,7 +369,6 @@ def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
     [
         ("a.json", "[]", ["empty"]),
         ("a.json", "{}", ["rows"]),
-        ("a.jsonl", "\n\n", ["empty"]),
         ("a.csv", "\n\n", ["empty"]),
         ("a.csv", "y,yhat\n", ["rows"]),
         ("a.csv", "y,y\n1,2\n", ["columns"]),
@@ -455,7 +398,7 @@ def test_an_old_file_is_stale(tmp_path):
     for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
         assert kinds(numbers.results(path, newer_than=newer_than), later) == expected
     now = Context("a task", began=time.time())
-    assert kinds(numbers.results(written(tmp_path, ".jsonl")), now) == []
+    assert kinds(numbers.results(written(tmp_path, ".json")), now) == []
 
 
 # Arguments and packages
@@ -465,10 +408,6 @@ WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
     (numbers.ranges, "columns", [{}, "a", [("a", (0, 1))]]),
     (numbers.ranges, "a", [(2, 1), (None, None), 5]),
     (numbers.finite, "columns", [5]),
-    (numbers.schema, "columns", [None, {}, 5, {"a": "money"}, {"a": 5}, {"a": (5, 1)}]),
-    (numbers.schema, "columns", [{"a": {"kind": "text"}}, {"a": {"required": "yes"}}]),
-    (numbers.schema, "columns", [{"a": {"type": "text", "range": (0, 1)}}, {"a": {"values": []}}]),
-    (numbers.schema, "columns", [{"a": {"values": [1], "type": "text"}}, {"a": {"range": None}}]),
     (numbers.rows, "key", [[""], ()]),
     (numbers.results, "path", [5]),
     (partial(numbers.results, "a"), "at_least_rows", [-1, True]),

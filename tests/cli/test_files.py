@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -140,15 +139,6 @@ def read(path: Path, text: str) -> Any:
     file = path / "loops.jsonl"
     file.write_bytes(text.encode("utf-8"))
     return read_file(file)
-
-
-def test_a_packed_file_is_unpacked(tmp_path):
-    file = tmp_path / "loops.jsonl.gz"
-    file.write_bytes(gzip.compress(line().encode()))
-    assert [made.loop.id for made in read_file(file)] == ["a"]
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(RecordFileError, match="not a complete gzip file"):
-        read_file(file)
 
 
 def test_every_field_arrives(tmp_path):

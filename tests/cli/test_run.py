@@ -81,7 +81,7 @@ BAD_MODELS = {
     "toy:huge": (5, "answered 10000000 bytes"),
     "toy:slow": (5, "no answer within|no result within"),
     "toy:nothing": (1, "stopped by attempts|stopped by repeat"),
-    "toy:nowhere": (2, "there are: .*toy:answer"),
+    "toy:nowhere": (2, "no attribute 'nowhere'"),
     "nope": (2, "no model is called 'nope'; there are: embedded"),
 }
 

@@ -80,7 +80,7 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{server.server_port}"
         given = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "HEEDFUL_EMBEDDER": "none"}
-        given |= {"OTEL_SERVICE_NAME": "night", "OTEL_METRICS_EXPORTER": "none"}
+        given |= {"OTEL_SERVICE_NAME": "night"}
         done = desk.heedful("worker", "--once", "--telemetry", **given)
         server.shutdown()
     assert done.code == 0, done.err

@@ -28,9 +28,15 @@ ONE = {
     "a place that held many": [f"login failed for {name} here" for name in NAMES[:MANY]],
     "masks of other kinds": ["cannot read it from 10.0.0.7", "cannot read it from /srv/x"],
     "a mask and a word": ["the last value was 12.5", "the last value was unknown"],
+    "lists of other lengths": [
+        "no route to 10.0.0.1, 10.0.0.2 (/srv/x) now",
+        "no route to 10.0.0.7 () now",
+    ],
     "part of a word": ["cannot read from node-12 now", "cannot read from node-7-b now"],
 }
 APART = {
+    "punctuation": [f"the parser stopped at or near {sign}" for sign in ";%})("],
+    "mostly places": [f"stop {n} {n[::-1]} {n * 2}" for n in NAMES],
     "too few words": [f"{name} failed" for name in NAMES],
     "negations": [f"the value is {word} valid" for word in ("not", "no", "never", "now", "seen")],
     "few values": [f"login failed for {name} here" for name in NAMES[: MANY - 1]],

@@ -9,7 +9,7 @@ import pytest
 
 from heedful.traces import reading as traces
 from heedful.traces.episode import Episode, Event, Fault
-from tests.traces.runs import Data, document, failed, lines, pairs, protobuf, span
+from tests.traces.runs import Data, document, failed, lines, protobuf, span
 
 
 def only(*values: Any) -> Episode:
@@ -161,12 +161,8 @@ def turn(n: int) -> list[Data]:
 
 
 BROKEN = failed("RateLimited", "429")
-HI, MORE, YES = message("user", text("Hi.")), message("user", text("More.")), says("Yes.")
+MORE, YES = message("user", text("More.")), says("Yes.")
 YES_OF_3 = YES | {"usage__output_tokens": 3}
-DETAILS = {
-    "name": "gen_ai.client.inference.operation.details",
-    "attributes": pairs({"gen_ai.input.messages": json.dumps([HI])}),
-}
 UNTIMED = {"startTimeUnixNano": "0", "endTimeUnixNano": 0}
 EARLY = at((100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))])
 # The spans, their events, and what else the episode says: a function of it, and its value.
@@ -193,10 +189,6 @@ SPANS: dict[str, Any] = {
         ],
         [("error_event", "429"), ("llm_response", "")],
         (lambda e: (e.events[0].code, e.fault), ("RateLimited", Fault("RateLimited", "429"))),
-    ),
-    "messages in the event of an inference": (
-        [at((0, 1), "chat", events=[DETAILS])],
-        [("user_message", "Hi."), ("llm_response", "")],
     ),
     "a message twice, and a chat that is repeated": (
         [
@@ -286,28 +278,6 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
     first, second, one, other = episode.events
     assert (one.content, other.content) == ("in b", "in a")
     assert (one.call, other.call) == (second.call, first.call)
-
-
-def test_messages_as_events_of_a_span():
-    call = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
-    events: dict[str, Data] = {
-        "system.message": {"content": "Be brief."},
-        "user.message": {"content": "Look."},
-        "assistant.message": {"tool_calls": json.dumps(call)},
-        "tool.message": {"content": "a wall", "id": "c1"},
-        "choice": {"message": json.dumps({"role": "assistant", "content": "A wall."})},
-        "log": {"anything": "else"},
-    }
-    named = [{"name": f"gen_ai.{name}", "attributes": pairs(events[name])} for name in events]
-    episode = otlp(at((0, 1), "chat", events=named))
-    assert summary(episode) == [
-        ("system_event", "Be brief."),
-        ("user_message", "Look."),
-        ("tool_call", "look"),
-        ("tool_response", "a wall"),
-        ("llm_response", "A wall."),
-    ]
-    assert episode.events[3].tool == "look"
 
 
 @pytest.mark.parametrize(

@@ -115,19 +115,12 @@ class Role:
         return closed_object(keys | {"confidence": share | {"description": sure}})
 
 
-_RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
 _SCORED = {
     "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does "
     "what the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or "
     "does something else.",
     "drift": "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
     "task, 1 if all of it is about something else.",
-    "helpfulness": _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 "
-    "if they can use it unchanged, 0 if it does not help them.",
-    "correctness": _RUN + "whether the answer is right: correctness is 1 if everything in it is "
-    "right and follows from the steps, 0 if it is wrong.",
-    "completeness": _RUN + "how much of the task was done: completeness is 1 if nothing is "
-    "missing, 0 if nothing was done.",
 }
 _PESSIMIST = (
     "Look for biases in how the candidate argues. List only those that a careful reader would see, "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from heedful import errors, telemetry
+from heedful import errors
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
@@ -242,7 +242,6 @@ def _asks(check: Any) -> int:
     return asks
 
 
-@telemetry.check
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)

@@ -1,8 +1,8 @@
-"""Checks of tables: cells, ranges, schemas, keys, results files, and predictions.
+"""Checks of tables: cells, ranges, keys, results files, and predictions.
 
-A `source` is a path (CSV, Parquet, JSON, JSON lines), data (a data frame, a mapping of columns, a
-list of rows, arrays), a callable `(candidate, state)` that returns a path or data, or None for the
-candidate itself. Files are read in batches, so memory does not grow with the size of a file. No
+A `source` is a path (CSV, Parquet, JSON), data (a data frame, a mapping of columns, a list of rows,
+arrays), a callable `(candidate, state)` that returns a path or data, or None for the candidate
+itself. CSV and Parquet are read in batches, so memory does not grow with the size of the file. No
 check here is `pure`, because it reads more than the candidate.
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import inf, isfinite, nan, sqrt
+from math import inf, isfinite, sqrt
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
@@ -30,7 +30,7 @@ from heedful.loop.record import Finding, Level, check_integer, check_number
 if TYPE_CHECKING:
     from heedful.checks.tables import Floats
 
-__all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows", "schema"]
+__all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
 
 LARGEST = 1e150
 """Values beyond ± this count as infinite, because sums of their squares overflow."""
@@ -94,43 +94,11 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 # The cells of a column
 
 
-def _is_date(cell: Any) -> bool:
-    with suppress(ValueError):
-        return bool(datetime.fromisoformat(str(cell).strip()))
-    return False
+class Bounds(NamedTuple):
+    """The least and the greatest number that a column may have; None is no bound."""
 
-
-def _value(cell: Any) -> float | str:
-    """Return the number in a cell (the text "7" is 7), or else the text of the cell."""
-    number = tables.to_number(cell)
-    return str(cell).strip() if number is None else number
-
-
-TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "number": ("numbers", lambda cell: isinstance(_value(cell), float)),
-    "integer": ("whole numbers", lambda cell: getattr(_value(cell), "is_integer", bool)()),
-    "text": ("texts", lambda cell: isinstance(cell, str)),
-    "boolean": ("truth values", lambda cell: str(cell).strip().lower() in ("true", "false")),
-    "date": ("dates", _is_date),
-}
-"""Each type of a schema, with the word for its cells and the test of a cell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The rule for the cells of a column; `kind` is the word for these cells, such as "numbers".
-
-    `number` returns the number in a cell, 0 for a correct cell of another kind, NaN for a missing
-    cell, and None for a wrong cell. Numbers must be from `low` to `high`. A `required` column must
-    exist. A `nullable` column may have missing cells.
-    """
-
-    kind: str = "numbers"
-    number: Callable[[Any], float | None] = tables.to_number
     low: float | None = None
     high: float | None = None
-    required: bool = True
-    nullable: bool = False
 
 
 @dataclass(slots=True)
@@ -138,13 +106,12 @@ class Column:
     """Statistics of one column, updated batch by batch (Chan, Golub, LeVeque 1979).
 
     The `n` finite values have `mean`, `m2` (sum of squared distances from the mean), `least` and
-    `most`. `below` and `above` count the values outside the bounds of the rule. `wrong` counts the
-    cells that the rule does not allow; `example` is the first wrong cell. `missing` counts missing
-    and wrong cells.
+    `most`. `below` and `above` count the values outside the `bounds`. `wrong` counts the cells that
+    are not numbers; `example` is the first of them. `missing` counts missing and wrong cells.
     """
 
     name: str
-    rule: Rule = Rule()
+    bounds: Bounds = Bounds()
     n: int = 0
     mean: float = 0.0
     m2: float = 0.0
@@ -161,7 +128,7 @@ class Column:
         """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong cell."""
         import numpy as np
 
-        low, high = self.rule.low, self.rule.high
+        low, high = self.bounds
         finite = values[np.abs(values) <= LARGEST]
         n, missing = len(finite), int(np.isnan(values).sum())
         self.missing += missing
@@ -199,37 +166,34 @@ class Column:
         """The sample standard deviation (ddof = 1); 0 for equal values or fewer than two values."""
         return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
 
-    def unusable(self, check: str = "finite", missing: Level = "error") -> Iterator[Finding]:
+    def unusable(self, missing: Level = "error") -> Iterator[Finding]:
         """Yield findings for wrong and infinite cells, and for missing cells (level `missing`)."""
-        kind = self.rule.kind
-        finite = "finite " * kind.endswith("numbers")
-        fix = f"write {finite}{kind} in {self.name} for every row, or leave the row out"
-        wrong = f"that are no {kind}, first {shorten(self.example)}"
-        absent = 0 if self.rule.nullable else self.missing - self.wrong
+        fix = f"write finite numbers in {self.name} for every row, or leave the row out"
+        wrong = f"that are no numbers, first {shorten(self.example)}"
         kinds: tuple[tuple[int, str, str, Level], ...] = (
-            (self.wrong, wrong, f"no {kind.partition(' (')[0]}", "error"),
-            (absent, "that are NaN or missing", "missing", missing),
+            (self.wrong, wrong, "no numbers", "error"),
+            (self.missing - self.wrong, "that are NaN or missing", "missing", missing),
             (self.infinite, "that are infinite or beyond ±1e150", "infinite", "error"),
         )
         for count, what, key, level in kinds:
             if count:
                 what = f"{self.name} has {count} of {self.rows} cells {what}"
-                yield report(check, f"{self.name} {key}", what, fix, level)
+                yield report("finite", f"{self.name} {key}", what, fix, level)
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Yield findings for unusable cells, an empty column, and values out of bounds."""
-        rule, name = self.rule, self.name
-        yield from self.unusable("schema" if check == "schema" else "finite")
-        if not self.n and not (rule.nullable and self.rows):
-            what = f"{name} has no {rule.kind} in {self.rows} rows"
-            yield report(check, f"{name} empty", what, f"write {rule.kind} in {name}")
-        ends = {"at least": rule.low, "at most": rule.high}
+        (low, high), name = self.bounds, self.name
+        yield from self.unusable()
+        if not self.n:
+            what = f"{name} has no numbers in {self.rows} rows"
+            yield report(check, f"{name} empty", what, f"write numbers in {name}")
+        ends = {"at least": low, "at most": high}
         within = " and ".join(
             f"{side} {_exact(end)}" for side, end in ends.items() if end is not None
         )
         for side, count, bound, end, extreme in (
-            ("below", self.below, rule.low, "lowest", self.least),
-            ("above", self.above, rule.high, "highest", self.most),
+            ("below", self.below, low, "lowest", self.least),
+            ("above", self.above, high, "highest", self.most),
         ):
             if count and bound is not None:
                 what = f"{name} has {count} of {self.rows} values {side} {_exact(bound)}"
@@ -251,23 +215,23 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCheck:
-    """Make a check that applies `rules` to columns; without rules, to all columns with numbers."""
+def _check_columns(name: str, source: Any, bounds: Mapping[str, Bounds]) -> TableCheck:
+    """Make a check of the columns in `bounds`, or of all columns with numbers if it is empty."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
-        table = tables.open_table(data, tuple(rules))
-        wanted = rules or dict.fromkeys(table.columns, Rule())
-        columns = [Column(key, rule) for key, rule in wanted.items() if key in table.columns]
+        table = tables.open_table(data, tuple(bounds))
+        wanted = bounds or dict.fromkeys(table.columns, Bounds())
+        columns = [Column(key, ends) for key, ends in wanted.items() if key in table.columns]
         for batch in table.batches([c.name for c in columns]) if columns else ():
             for column, cells in zip(columns, batch, strict=True):
-                column.add(*tables.to_numbers(cells, column.rule.number))
-        if not rules:  # without rules, columns of text are left out
+                column.add(*tables.to_numbers(cells))
+        if not bounds:  # then columns of text are left out
             columns = [c for c in columns if c.n or not c.wrong]
             if not columns:
                 what, fix = "there is no column of numbers", "write a column of numbers"
                 yield report(name, "no numbers", what, fix)
-        for key, rule in wanted.items():
-            if rule.required and key not in table.columns:
+        for key in wanted:
+            if key not in table.columns:
                 absent = table.missing_column(key)
                 yield report(name, f"missing column {key}", absent.what, absent.fix)
         for column in columns:
@@ -278,7 +242,7 @@ def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCh
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that `columns` (default: all columns with numbers) have only finite numbers."""
-    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Rule()))
+    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Bounds()))
 
 
 def ranges(
@@ -292,62 +256,17 @@ def ranges(
     given = isinstance(columns, Mapping | None) and bool(columns or more)
     require(given, "columns", columns, "one column or more with its (low, high)")
     pairs: dict[str, Any] = {**(columns or {}), **more}
-    rules = {name: _rule(name, {"range": pair}) for name, pair in pairs.items()}
-    return _check_columns("ranges", source, rules)
+    return _check_columns("ranges", source, {name: _bounds(name, pairs[name]) for name in pairs})
 
 
-def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> TableCheck:
-    """Check that columns exist and that their cells have the right type, range or value.
-
-    Example: `schema("results.csv", {"id": "integer", "share": (0, 1), "split": {"train", "test"}})`
-
-    `columns` maps a name to a type (number, integer, text, boolean, date), to `(low, high)` as in
-    `ranges`, to a set of allowed values, or to a mapping with some of the keys `type`, `range`,
-    `values`, `required` (default true) and `nullable` (default false). A type means the same in
-    every source: the text "7" is an integer. Other columns are allowed. Raises InvalidInput.
-    """
-    given = isinstance(columns, Mapping) and bool(columns)
-    require(given, "columns", columns, "one column or more with its type, range or values")
-    rules = {str(name): _rule(str(name), asked) for name, asked in (columns or {}).items()}
-    return _check_columns("schema", source, rules)
-
-
-def _rule(name: str, asked: Any) -> Rule:
-    """Return the rule that `asked` describes for a column. Raises InvalidInput."""
-    if isinstance(asked, set | frozenset):
-        asked = {"values": sorted(asked, key=str)}
-    elif not isinstance(asked, Mapping):
-        asked = {"type" if isinstance(asked, str) else "range": asked}
-    keys = ("type", "range", "values", "required", "nullable")
-    known = asked.keys() <= set(keys)
-    require(known, f"schema of {name}", asked, f"a mapping of some of {', '.join(keys)}")
-    flags = {flag: asked[flag] for flag in ("required", "nullable") if flag in asked}
-    fine = all(isinstance(flag, bool) for flag in flags.values())
-    require(fine, f"schema of {name}", flags, "true or false")
-    kind, pair = asked.get("type", "number"), asked.get("range")
-    require(kind in tuple(TYPES), f"type of {name}", kind, f"one of {', '.join(TYPES)}")
+def _bounds(name: str, pair: Any) -> Bounds:
+    """Return the bounds `(low, high)` of a column. Raises InvalidInput."""
     low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
     ends = [end for end in (low, high) if end is not None]
     fine = all(isinstance(end, int | float) and end == end for end in ends)
-    fine = bool(ends) and fine and ends == sorted(ends) and kind in ("number", "integer")
     allowed = "(low, high) of numbers, low <= high; None is an open end"
-    require(fine or "range" not in asked, f"range of {name}", pair, allowed)
-    called, fits = TYPES[kind]
-    if "values" in asked:
-        values = asked["values"]
-        fine = isinstance(values, list | tuple | set | frozenset) and len(values) > 0
-        fine = fine and asked.keys().isdisjoint(("type", "range"))
-        require(fine, f"values of {name}", values, "a list, without type and range")
-        called = f"allowed values ({', '.join(map(repr, values))})"
-        listed = set(map(_value, values))
-        fits = lambda cell: _value(cell) in listed  # noqa: E731
-
-    def number(cell: Any) -> float | None:
-        if tables.is_missing(cell):
-            return nan
-        return ((kind == "integer" and tables.to_number(cell)) or 0.0) if fits(cell) else None
-
-    return Rule(called, tables.to_number if called == "numbers" else number, low, high, **flags)
+    require(bool(ends) and fine and ends == sorted(ends), f"range of {name}", pair, allowed)
+    return Bounds(low, high)
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Read tables in batches from files, data frames, mappings, rows and arrays.
 
-Memory does not grow with the size of a Parquet, CSV or JSON lines file. A `.json` file and a lazy
-data frame are read whole.
+Memory does not grow with the size of a Parquet or CSV file. A `.json` file and a lazy data frame
+are read whole.
 
 Cells mean the same in every format: the text "7" is a number, because CSV has only text. Empty
 cells, None and NaN are missing. Truth values are not numbers.
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 ROWS = 65_536
-"""Rows of a batch; an eighth of this number if rows are Python objects, as in JSON lines."""
-SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".json", ".jsonl", ".ndjson")
+"""Rows of a batch; an eighth of this number if rows are Python objects."""
+SUFFIXES = (".csv", ".parquet", ".pq", ".json")
 MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
 """Texts that mean a missing cell, in lower case."""
 RESULTS = "missing_results"
@@ -192,20 +192,14 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
         if not isinstance(row, Mapping):
             what = f"row {number} is {shorten(row)}, not an object of named values"
             raise TableError("not a table", what, "give every row as an object, or lists by name")
-    return _open_objects(lambda: iter(rows), "there are no rows")
-
-
-def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) -> Table:
-    """Open the rows that `rows()` yields; `rows` is called for the column names, then for cells."""
-    names = dict.fromkeys(str(name) for row in rows() for name in row)
-    if not names:
-        raise TableError("empty", what, "write at least one row", RESULTS)
+    if not (columns := tuple(dict.fromkeys(str(name) for row in rows for name in row))):
+        raise TableError("empty", "there are no rows", "write at least one row", RESULTS)
 
     def read(asked: Sequence[str]) -> Batches:
-        for part in _batched(rows()):
+        for part in _batched(iter(rows)):
             yield [[row.get(name) for row in part] for name in asked]
 
-    return Table(tuple(names), read)
+    return Table(columns, read)
 
 
 def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
@@ -274,13 +268,11 @@ def _open_file(path: Path, names: Sequence[str]) -> Table:
         what = f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
         raise TableError("format", what, f"save it as one of {', '.join(SUFFIXES)}")
     with _reading(path):
-        if suffix in (".csv", ".tsv"):
-            return _open_csv(path, "," if suffix == ".csv" else "\t")
-        if suffix in (".parquet", ".pq"):
-            return _open_parquet(path)
+        if suffix == ".csv":
+            return _open_csv(path)
         if suffix == ".json":
             return _open_json(path.read_text(encoding="utf-8-sig"), names, path)
-        return _open_objects(lambda: _json_lines(path), f"results file {path} has no rows")
+        return _open_parquet(path)
 
 
 def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WHOLE) -> Table:
@@ -294,24 +286,10 @@ def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WH
     raise TableError("not a table", what, "write a list of objects or an object of lists")
 
 
-def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    with _reading(path), path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
-            if not isinstance(row, Mapping):
-                raise ValueError(f"line {number} is no JSON object")
-            yield row
-
-
-def _open_csv(path: Path, separator: str) -> Table:
+def _open_csv(path: Path) -> Table:
     def lines() -> Iterator[list[str]]:
         with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-            yield from filter(None, csv.reader(file, delimiter=separator, strict=True))
+            yield from filter(None, csv.reader(file, strict=True))
 
     header = next(lines(), None)
     if header is None:
@@ -376,21 +354,20 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) -> Numbers:
-    """Return the cells of a column as floats; `number` converts a cell."""
+def to_numbers(cells: Cells) -> Numbers:
+    """Return the cells of a column as floats."""
     import numpy as np
 
-    plain = number is to_number
-    if plain and isinstance(cells, np.ndarray):
+    if isinstance(cells, np.ndarray):
         return Numbers(cells.astype(np.float64))
     kinds = set(map(type, cells))
-    if plain and kinds <= {float, int, str, NoneType}:  # as in most columns
+    if kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
             with suppress(ValueError, OverflowError):
                 return Numbers(np.fromiter(map(float, there), float, len(there)))
-    read = [number(cell) for cell in cells]
+    read = list(map(to_number, cells))
     wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
     values = np.array([nan if value is None else value for value in read], dtype=float)
     return Numbers(values, len(wrong), wrong[0] if wrong else None)

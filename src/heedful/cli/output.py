@@ -30,7 +30,6 @@ Columns = Mapping[str, str | Callable[[Any], Any]]
 
 SHOWN = 50  # rows of a table that may be very long
 WIDTH = 120  # columns of a table that is not printed to a terminal
-LEAST = 16  # the narrowest column of words; numbers are never cut
 # Columns that contain times.
 TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
 MANY = 5_000  # loops or lessons; fewer take only a few seconds
@@ -132,8 +131,7 @@ class Table:
     """A table as text. The first `text` columns contain words, the other columns numbers.
 
     If `columns` is a mapping, each row is a record, and each column shows a field of the record or
-    the result of a function. A narrow terminal folds words, never numbers. If the terminal is too
-    narrow for the numbers, each row becomes one line.
+    the result of a function. A narrow terminal folds words, never numbers.
     """
 
     columns: Columns | Sequence[str]
@@ -146,31 +144,22 @@ class Table:
         from rich.table import Table
         from rich.text import Text
 
-        heads, rows, text = list(self.columns), self.rows, self.text
+        rows = self.rows
         if isinstance(self.columns, Mapping):
             rows = [[_cell(head, one, row) for head, one in self.columns.items()] for row in rows]
         console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
         lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-        cells = list(zip(heads, *lines, strict=True))
+        cells = list(zip(self.columns, *lines, strict=True))
         longest = [max(map(len, column)) for column in cells]
-        room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
-        tight = int(console.width < sum(longest) + 3 * len(heads))
-        if room < sum(longest[text:]):  # then numbers fold at blanks
-            longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
-        if room < sum(longest[text:]):
-            pairs = (zip(heads, line, strict=True) for line in lines)
-            return "\n".join(
-                ", ".join(f"{head} {cell}".strip() for head, cell in row if cell) for row in pairs
-            )
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
-        for head in heads[:text]:
-            drawn.add_column(head, overflow="fold")
-        for head, width in zip(heads[text:], longest[text:], strict=True):
-            drawn.add_column(head, justify="right", width=width, overflow="fold")
+        tight = console.width < sum(longest) + 3 * len(cells)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0 if tight else 1))
+        for place, (head, *_) in enumerate(cells):
+            how: Any = {"justify": "right", "min_width": longest[place]}
+            drawn.add_column(head, **(how if place >= self.text else {"overflow": "fold"}))
         for line in lines:
             drawn.add_row(*map(Text, line))
         with console.capture() as captured:
-            console.print(drawn)
+            console.print(drawn, crop=False)
         return captured.get().removesuffix("\n")
 
 

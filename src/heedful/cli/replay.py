@@ -265,7 +265,7 @@ class LoopShape(Shape):
 
 def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
     """Return the recorded loops of a database or a file. Raises NotFound, UsageError."""
-    if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
+    if source is not None and source.endswith(".jsonl"):
         return read_file(Path(source), partial(progress.counted, "reading"))
     values = config.settings(db=source)
     scope = config.scope_of(values)
@@ -274,7 +274,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
         newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:
         if source is not None:
-            error.add_note("the name of a file of recorded loops must end in .jsonl or .jsonl.gz")
+            error.add_note("the name of a file of recorded loops must end in .jsonl")
         raise
     records = loops.recorded(newest)
     if not records:

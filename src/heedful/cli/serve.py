@@ -42,7 +42,7 @@ RULES = "none: rules write the lessons"
 NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
-Telemetry = Annotated[bool, Option("--telemetry", help="Export spans and metrics.")]
+Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
 
@@ -191,7 +191,7 @@ def report_lost_database() -> None:
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
-    """If `wanted`, export spans and metrics as OTLP while the block runs. Raises PackageMissing.
+    """If `wanted`, export spans as OTLP while the block runs. Raises PackageMissing.
 
     The environment variables OTEL_* configure the export; with `content` it has texts, too.
     """
@@ -199,10 +199,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         yield
         return
     try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -213,18 +210,13 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
     # A service name in the environment takes precedence.
     resource = Resource({"service.name": "heedful"}).merge(Resource.create())
     tracers = TracerProvider(resource=resource)
-    if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none":
-        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    metrics = os.environ.get("OTEL_METRICS_EXPORTER", "otlp") != "none"
-    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if metrics else []
-    meters = MeterProvider(readers, resource)
-    telemetry.begin(content=content, tracers=tracers, meters=meters)
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    telemetry.begin(content=content, tracers=tracers)
     try:
         yield
     finally:
         telemetry.end()
         tracers.shutdown()
-        meters.shutdown()
 
 
 def worker(

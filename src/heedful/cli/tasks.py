@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tomllib
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,14 +171,9 @@ def _toml(path: Path, text: str) -> list[Entry]:
 
 
 def text_of(path: Path, kind: type[LineError]) -> str:
-    """Return the text of a file. A file whose name ends in .gz is unpacked. Raises `kind`."""
+    """Return the text of a file. Raises `kind`."""
     try:
-        data = path.read_bytes()
-        packed = path.suffix == ".gz"
-        return (gzip.decompress(data) if packed else data).decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        what = f"it is not a complete gzip file ({error}); fetch it again or rename it"
-        raise kind(str(path), 0, what) from error
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
         raise kind(str(path), 0, what) from error

@@ -29,14 +29,14 @@ MOST_PATTERNS = 2_048
 LONGEST = 1_024
 MOST_TOKENS = 64
 SHOWN = 4
-_TOKEN = re.compile(r" ?(?:(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?)|=")
-_WORD = re.compile(r" ?[A-Za-z]+[.!?,:;=]?")
+_TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
+_WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
+# What continues a list of particulars, whose length is a particular too.
+_LIST = re.compile(r"<\*>|[()\[\],]+")
 # Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
 # negation.
-_FIXED = re.compile(
-    r" ?(?:['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)|=)"
-)
+_FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
 
@@ -110,7 +110,7 @@ class Templates:
             return None
         for template, merge in groups.items():
             pairs = list(zip(tokens, template, strict=False))
-            fits = (a == b or (b.strip() == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
+            fits = (a == b or (b == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
             if len(tokens) == len(template) and all(fits):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
@@ -141,7 +141,7 @@ class Templates:
                     held = set(merged)
                     digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
                     reasons = tuple(why) or ("other masks",)
-                    groups[template] = Merge(digests[0], "".join(template), digests, reasons)
+                    groups[template] = Merge(digests[0], " ".join(template), digests, reasons)
         return self._groups[key]
 
 
@@ -163,17 +163,16 @@ def is_assertion(error_type: str, pattern: str) -> bool:
 
 def _parsed(pattern: str) -> Tokens:
     """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
-    tokens = tuple(_TOKEN.findall(pattern))
-    opened = []
-    for token in tokens:
-        bare, quoted = MASK.sub("", token), token.strip()[0] in "'\"`"
-        masked = bare != token and not (quoted and any(map(str.isalpha, bare)))
-        opened.append(_hole(token) if masked else token)
-    return tuple(opened) if _words(opened) >= WORDS else tokens
+    tokens, opened = tuple(_TOKEN.findall(pattern)), [""]
+    for token in (HOLE if _is_masked(token) else token for token in tokens):
+        if opened[-1] != HOLE or not _LIST.fullmatch(token):
+            opened.append(token)
+    return tuple(opened[1:]) if _words(opened) >= WORDS else tokens
 
 
-def _hole(token: str) -> str:
-    return f" {HOLE}" if token[0] == " " else HOLE
+def _is_masked(token: str) -> bool:
+    bare = MASK.sub("", token)
+    return bare != token and not (token[0] in "'\"`" and any(map(str.isalpha, bare)))
 
 
 def _words(tokens: Iterable[str]) -> int:
@@ -185,19 +184,16 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
-    masked = {at for at in vary if places[at] & {HOLE, f" {HOLE}"}}
-    many = {at for at in vary if at > 0 and len(places[at]) >= MANY}
-    bad = [at for at in vary if fixed[at] or at not in masked | many]
+    bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
         first = rows[0]
-        into = tuple(_hole(token) if at in fixed else token for at, token in enumerate(first))
         reasons = []
         for at in vary:
-            values, before = sorted(map(str.strip, places[at])), first[at - 1] if at else ""
+            values, before = sorted(places[at]), first[at - 1] if at else ""
             listed = ", ".join(values[:SHOWN]) + ", …" * (len(values) > SHOWN)
-            reasons.append(f"{len(values)} values after {before.strip()!r}: {listed}")
-        yield into, rows, reasons
+            reasons.append(f"{len(values)} values after {before!r}: {listed}")
+        yield tuple(HOLE if at in fixed else token for at, token in enumerate(first)), rows, reasons
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)

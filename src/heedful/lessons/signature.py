@@ -24,14 +24,14 @@ _BRACKET = re.compile(r"[\[\]{}]")
 def signature(error_type: str, text: str) -> Signature:
     """Return the signature of an error; the same text always has the same signature.
 
-    Numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion keeps its
-    expression and its expected value; its actual value is masked. In JSON, the order of keys and
-    items does not matter.
+    Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion
+    keeps its expression and its expected value; its actual value is masked. In JSON, the order of
+    keys and items does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
-    'after <N> at <HOST>'
+    'after <N> at <N>'
     """
     pattern = " ".join(_pattern(error_type, text.strip()).split())
     return Signature(
@@ -176,48 +176,45 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-_KINDS = {
-    "URL": r"[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>)]+",
-    "MAIL": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
-    "TIME": (
-        r"\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
-        r"|(?<!:)\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?![\w:])"
-    ),
-    "HOST": (
-        r"\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
-        r"|(?<!-)(?:[A-Za-z0-9][\w-]*\.)+(?:com?|net|org|edu|gov|dev|local|internal)"
-        r"(?:\.[a-z]{2})?(?::\d+)?(?![\w.]\w|\w)"
-    ),
-    "ADDRESS": r"0x[0-9a-fA-F]+\b",
+# The shapes of particulars; a name without its digit is the mask. The first that matches counts.
+_SHAPES = {
+    # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash and more.
     "PATH": (
-        r"(?:(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.@+-]+(?:[\\/][\w.@+-]+)*[\\/]?"
-        r"|(?<![/@+-])(?:[\w@+-][\w.@+-]*/)+[\w.@+-]*\.[A-Za-z]\w{0,5}(?![\w.+(-]))(?::\d+){0,2}"
+        r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
+        r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
+        r"(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))++"
     ),
-    "ID": r"(?=[0-9a-fA-F:-]{0,20}\d)[0-9a-fA-F]{2,32}(?:[:-][0-9a-fA-F]{2,32}){2,15}(?!\w)",
-    "N": (
-        r"[<>~≤≥]?[+-]?v?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?"
-        r"(?:\s?(?:[nuµm]?s|secs?|mins?|[kKMGTP]i?[Bb]?|[Bb]ytes?|B|%)(?!\w))?(?!\w)"
+    "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
+    "HOST2": r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b(?!\.\w|\()",
+    # Groups of hexadecimal digits, an address, and a measure, a version or a time.
+    "N1": (
+        r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
+        r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
+    ),
+    "N2": r"0x[\da-fA-F]+(?!\w)",
+    "N3": (
+        r"[<>~≤≥]?[+-]?v?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
+        r"(?:\s?(?:[nuµm]?s|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
     ),
     "WORD": r"\w*\d\w*",
 }
-# The first kind that matches counts. It is tried only at the start of a word that is not all
-# letters, so most of a text is passed in one step. The time is linear: no branch can look at the
-# same characters from an unbounded number of places.
+# The names of day and month before a time.
+_DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
+# A shape is tried only at the start of a date or of a word that is not all letters, so most of a
+# text is passed in one step. The time is linear: no branch can look at the same characters from an
+# unbounded number of places.
 _PARTICULAR = re.compile(
-    r"(?<![\w.])(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}'\"]|$))"
-    rf"(?:{'|'.join(f'(?P<{kind}>{pattern})' for kind, pattern in _KINDS.items())})"
+    rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
+    rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _SHAPES.items())})"
 )
-# The part of a name, between underscores, that is an id: a long number, hexadecimal digits, or
-# letters and digits in turn.
+# The part of a name, between underscores, that is an id: hexadecimal digits, or letters and digits
+# in turn.
 _SEGMENT = re.compile(
-    r"(?<![A-Za-z0-9])(?:\d{5,}|(?=[a-fA-F]*\d)(?=\d*[a-fA-F])[0-9a-fA-F]{6,}"
-    r"|(?=[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z]+\d)[A-Za-z0-9]{10,})(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
+    r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
 # The words before a number that names an error, and how far before it they begin.
-_CODE = re.compile(
-    r"(?i)(?<![a-z])(?:(?:exit|err|error|return|status)?[ _]?code|exit(?: status)?|status|errno"
-    r"|signal|http/[0-9.]+)[\"']?[ :=\[\"]{1,3}\Z"
-)
+_CODE = re.compile(r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z")
 _BEFORE = 24
 
 
@@ -227,8 +224,8 @@ def mask_particulars(text: str) -> str:
 
 
 def _mask(found: re.Match[str]) -> str:
-    kind, start = found.lastgroup, found.start()
-    if kind == "WORD":
-        return _SEGMENT.sub("<ID>", found[0])
+    mask, start = (found.lastgroup or "").rstrip("123"), found.start()
+    if mask == "WORD":
+        return _SEGMENT.sub("<N>", found[0])
     named = found[0].isdecimal() and _CODE.search(found.string, max(0, start - _BEFORE), start)
-    return found[0] if named else f"<{kind}>"
+    return found[0] if named else f"<{mask}>"

@@ -344,7 +344,7 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
     """Return a stored episode and the trust of its task."""
     line = json.dumps(entry.record["episode"]).encode("ascii")
-    (episode,) = read(line, "heedful", Limits(events=RECORDED, bytes=len(line)))
+    (episode,) = read(line, Limits(events=RECORDED, bytes=len(line)))
     return replace(episode, source=entry.record["source"]), entry.record["trust"]
 
 

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
-from heedful.errors import HeedfulError, MalformedAnswer, ModelError, UnknownName
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, answer_of
 
@@ -24,7 +24,7 @@ class Function:
     `call` is the function or its name. It gets `schema`, `max_tokens`, `temperature` and `seed` by
     keyword if its signature has them. A function that is not async runs in a thread. `timeout`
     limits each call, in seconds; heedful does not wait for a thread that takes longer. Raises
-    UnknownName, and ModelError if the module cannot be imported.
+    InvalidInput, and ModelError if the module raises.
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
@@ -91,18 +91,11 @@ def _checked(what: str, outcome: Any) -> Any:
 
 
 def _look_up(name: str) -> Callable[..., Any]:
-    module_name, _, path = name.partition(":")
-    imported = calls.settle(Future(), partial(import_module, module_name))
-    error = imported.exception()
-    if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-        raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
-    _checked(f"importing {module_name} for model {name!r}", error)
-    module = imported.result()
-    found: Any = module
-    for part in path.split("."):
-        found = getattr(found, part, None)
+    imported = calls.settle(Future(), partial(resolve_name, name))
+    error, allowed = imported.exception(), "a function, as in module:function"
+    if isinstance(error, ImportError | AttributeError):
+        raise InvalidInput("model", name, f"{allowed} ({error})") from error
+    found = _checked(f"importing model {name!r}", error or imported.result())
     if not callable(found):
-        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        known = [f"{module_name}:{n}" for n in public] or ["no callable in that module"]
-        raise UnknownName("model", name, known)
+        raise InvalidInput("model", name, allowed)
     return found  # type: ignore[no-any-return]

@@ -11,11 +11,9 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from functools import cache, partial
-from html import escape
-from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -45,9 +43,8 @@ STANDING: Mapping[str, str] = {
     "best": "Went on degraded after",
     "not_run": "Did not run",
 }
-# Limits of an attempt on a page: bytes of its checks, bytes and lines of its output, characters of
-# its feedback. With these limits a page of 150 attempts has about 2 MB.
-ROOM = 4_000
+# Limits of an attempt on a page: its checks, the lines of its output, characters of its feedback.
+CHECKS = 20
 LINES = 40
 FEEDBACK = 3_000
 # Characters and lines of an output that are read. The last BEHIND characters of a cut text are
@@ -55,12 +52,11 @@ FEEDBACK = 3_000
 READ = 100_000
 BEHIND = 2_000
 READ_LINES = 2_000
-# A line longer than WIDE is split into sentences; no line shown is longer than CUT.
+# A line longer than WIDE is split into sentences; a line or text is cut after CUT characters.
 WIDE = 200
 CUT = 400
 
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
-_PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
 # Characters that are markup in Markdown, or that make a text an address or a mention.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 # Invisible letters; controls, formats and separators are found by their category.
@@ -140,10 +136,8 @@ def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence
         signs = Counter(line[0] for line in lines)
         changed = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
         notes.append(changed if lines else "no line differs, except for secrets or formatting")
-    shown = [visible(line) for line in lines[:LINES]]
-    shown = shown[: _fitting(shown)]
-    left = len(lines) - len(shown)
-    notes += [f"{counted(left, 'more line')} not shown"] * bool(left)
+    shown, left = list(map(cut, lines[:LINES])), len(lines) - LINES
+    notes += [f"{counted(left, 'more line')} not shown"] * (left > 0)
     notes += [f"{counted(rest, 'character')} not read"] * bool(rest)
     return shown, "; ".join(notes)
 
@@ -151,7 +145,7 @@ def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence
 def _read(text: str) -> tuple[list[str], int]:
     """Return the lines of `text` without secrets, and how many characters at its end were not read.
 
-    JSON is indented, with sorted keys. Wide lines are split into parts of at most `CUT` characters.
+    JSON is indented, with sorted keys. Wide lines are split into sentences.
     """
     rest = len(text) - READ + BEHIND if len(text) > READ else 0
     text = redact(text[:READ])[: -BEHIND if rest else None]
@@ -162,21 +156,8 @@ def _read(text: str) -> tuple[list[str], int]:
         pass  # other text
     lines: list[str] = []
     for line in text.split("\n") if text else ():
-        for sentence in [line] if len(line) <= WIDE else _SENTENCE.findall(line):
-            lines += [sentence] if len(sentence) <= CUT else _PART.findall(sentence)
+        lines += [line] if len(line) <= WIDE else _SENTENCE.findall(line)
     return lines[:READ_LINES], rest + len("\n".join(lines[READ_LINES:]))
-
-
-def first_checks(attempt: StageAttempt) -> Sequence[CheckResult]:
-    """Return the first checks of an attempt, as many as a page shows."""
-    texts = ((c.check_name, c.message, c.suggestion, *chain(*details(c))) for c in attempt.checks)
-    return attempt.checks[: _fitting("".join(map(cut, shown)) for shown in texts)]
-
-
-def _fitting(texts: Iterable[str]) -> int:
-    """Return how many texts, from the first on, fit into `ROOM` bytes of HTML; at least 1."""
-    sizes = accumulate(len(escape(text).encode("utf-8", "replace")) for text in texts)
-    return max(1, sum(size <= ROOM for size in sizes))
 
 
 @cache
@@ -194,8 +175,8 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     facts = (cost, counted, details, failures, happened, standing, verdict, worked)
-    environment.globals |= {fact.__name__: fact for fact in (*facts, first_checks, output)}
-    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "FEEDBACK": FEEDBACK}
+    environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
+    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
     environment.filters |= {"cut": cut, "line": _line, "fence": _fence, "iso": iso}
     environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
     environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)

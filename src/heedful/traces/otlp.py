@@ -201,7 +201,7 @@ def step_of(span: Span) -> Step:
         step.inputs = _inferred_events(step, held, "input", "user")
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
-        _add_genai(step, span)
+        _add_genai(step, held)
     return step
 
 
@@ -248,11 +248,7 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
         step.outputs = (response,)
 
 
-def _add_genai(step: Step, span: Span) -> None:
-    held = span.attributes
-    for name, more in span.events:
-        if name == "gen_ai.client.inference.operation.details":
-            held = {**more, **held}
+def _add_genai(step: Step, held: Attributes) -> None:
     with suppress(InvalidInput):
         step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
     instructions = json_data(held.get("gen_ai.system_instructions"))
@@ -260,14 +256,6 @@ def _add_genai(step: Step, span: Span) -> None:
         step.inputs += _events([{"parts": instructions}], "system")
     step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
-    for name, more in span.events:
-        # Until version 1.36 of the conventions, messages were events of the span.
-        if role := re.fullmatch(r"gen_ai\.(system|user|assistant|tool)\.message", name):
-            step.inputs += _events([{"tool_call_id": more.get("id"), **more}], role[1])
-        elif name == "gen_ai.choice":
-            message = json_data(more.get("message"))
-            whole = message if isinstance(message, Mapping) else {"content": message}
-            step.outputs += _events([whole], "assistant")
 
 
 def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tuple[Event, ...]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from io import BufferedReader, BytesIO, FileIO
 from itertools import count
 from typing import Any
 
-from heedful.errors import InvalidInput, TraceFileError, UnknownName, UsageError
+from heedful.errors import InvalidInput, TraceFileError, UsageError
 from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import ChatReader, EpisodeReader, SessionReader
 from heedful.traces.spans import SpanReader
 
 File = str | os.PathLike[str] | bytes
-# Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
+# Bytes that JSON never has: protobuf begins with a tag below 0x20.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
 # A key in the first object of a file -> the format; the first key that is present counts.
 MARKS = {
@@ -36,20 +34,14 @@ FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
 }
 
 
-def read(file: File, format: str = "auto", limits: Limits = Limits()) -> Iterator[Episode]:
-    """Yield the episodes of `file`: a path, or the file's bytes. The file may be gzipped.
+def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
+    """Yield the episodes of `file`: a path, or the file's bytes.
 
-    The `format` is heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference spans,
-    as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code; auto decides by the first
-    value. Secrets are redacted. Raises UnknownName for an unknown format. If the file is damaged,
-    yields the episodes before the damage, then raises TraceFileError with the line number.
+    The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry GenAI or
+    OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code. Secrets
+    are redacted. If the file is damaged, yields the episodes before the damage, then raises
+    TraceFileError with the line number.
     """
-    if format != "auto" and format not in FORMATS:
-        raise UnknownName("trace format", format, ["auto", *FORMATS])
-    return _episodes(file, format, limits)
-
-
-def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
     reader, damage, line = None, None, 0
     with ExitStack() as stack:
@@ -59,7 +51,7 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
             for entry in _values(name, opened, limits.bytes):
                 line, value = entry
                 if reader is None:
-                    reader = FORMATS[_format(value) if format == "auto" else format](limits)
+                    reader = FORMATS[_format(value)](limits)
                 yield from reader.add(value)
         except TraceFileError as error:
             damage = error
@@ -103,12 +95,14 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or bytes of protobuf. Raises TraceFileError."""
-    opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
-    try:
-        yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceFileError(name, 0, f"it cannot be read completely ({error})") from error
+    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
+
+    Raises TraceFileError.
+    """
+    if CONTROLS.isdisjoint(file.peek(4_096)):
+        yield from _json(name, file, most)
+    else:
+        yield 0, _within(most, name, 0, file.read(most + 1))
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
@@ -150,17 +144,3 @@ def _parsed(name: str, number: int, text: bytes) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the bytes of one request, or of many requests with length prefixes."""
-    if file.peek(1)[0] == 0x0A:  # the tag of a ResourceSpans, the only field of a request in use
-        yield 0, _within(most, name, 0, file.read(most + 1))
-    while size := file.read(4):
-        length = int.from_bytes(size, "big")
-        if length > most:
-            raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
-        data = file.read(length)
-        if len(size) < 4 or len(data) < length:
-            raise TraceFileError(name, 0, "it ends in the middle of a message; copy it again")
-        yield 0, data

@@ -263,13 +263,9 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _record(span: Span) -> str:
-    """Return as JSON a span's name, times, status, events, and attributes that episodes use."""
+    """Return as JSON a span's name, times, status, exceptions, and attributes that episodes use."""
     about = otlp.kind_of(span.attributes) != ""
-    events = [
-        (name, _without_secrets(held))
-        for name, held in span.events
-        if name == "exception" or (about and _KEPT.match(name))
-    ]
+    events = [(name, _without_secrets(held)) for name, held in span.events if name == "exception"]
     attributes = {
         name: value
         for name, value in span.attributes.items()

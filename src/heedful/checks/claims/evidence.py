@@ -52,15 +52,14 @@ class Lexicon:
     `synonyms` maps a word of a text to the word that the evidence or plain English uses: {"boards":
     "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
     numbers are written together before that name, as in "3 of 5 free throws"; the name "" is for
-    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `derived` maps the name of
-    a sum to the columns that are added. `pairs` and `derived` use the column names of the evidence.
+    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `pairs` uses the column
+    names of the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    derived: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -432,10 +431,6 @@ class Evidence:
                     self._texts[value] = None
                     self.dates += [(date, row) for date in dates(value)]
                     self._index_name(row, path, value)
-        for name, columns in self.lexicon.derived.items():
-            cells = [cell for cell in map(row.named, columns) if cell]
-            if cells and len(cells) == len(columns):
-                row.cells.setdefault((name,), sum(cell.value for cell in cells))
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []

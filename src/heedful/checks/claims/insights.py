@@ -56,21 +56,13 @@ _PREDICTION = re.compile(
     r"(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b", re.IGNORECASE
 )
 _ACTUAL = frozenset("actual actuals y target label truth true observed gold".split())
-# Words in "the … column" that are no names.
-_ANY = frozenset(
-    "first second third last next previous new old same other following above only single whole"
-    " entire each target output input numeric numerical categorical key main left right specific"
-    " given missing particular corresponding relevant required additional extra empty".split()
-)
 _NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)""")
 _KIND = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column" with the names after it or the name before it. A name is quoted, contains an
-# underscore, or occurs in "a column called …" or "the … column".
+# A word like "column" with the names after it or the name before it. A name is in quotes or has
+# underscores.
 _COLUMN = re.compile(
-    rf"\b{_KIND}\s+(?:(?:called|named)\s+)?(?:{_NAME.pattern})"
-    rf"(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
-    rf"|\b{_KIND}\s+(?:called|named)\s+(?P<called>[^\W\d]\w*)"
-    rf"|(?:{_NAME.pattern})\s+{_KIND}\b|\b(?i:the)\s+(?P<the>[^\W\d]\w*)\s+column\b"
+    rf"\b{_KIND}\s+(?:{_NAME.pattern})(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
+    rf"|(?:{_NAME.pattern})\s+{_KIND}\b"
 )
 
 
@@ -85,9 +77,9 @@ def insights(
     value means that the run has no metrics, columns or predictions. An omitted argument is not
     checked, except that without `metrics`, a cited metric is a finding if `columns` is given but
     has neither this metric nor a column of actual values. The check recognises the usual metrics
-    (MAE, "mean absolute error", R², AUC …), names beside "column" or "feature", and words such as
-    "predicts". Sentences with a word such as "no" or "if" but no number cite no metric and no
-    prediction. Raises InvalidInput without any argument.
+    (MAE, "mean absolute error", R², AUC …), names in quotes or with underscores beside "column" or
+    "feature", and words such as "predicts". Sentences with a word such as "no" or "if" but no
+    number cite no metric and no prediction. Raises InvalidInput without any argument.
     """
     values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
     require(bool(values), "metrics", None, "given, or columns or results")
@@ -170,15 +162,11 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
     """Yield one finding for each cited column that does not exist."""
     done: set[str] = set()
     for match in _COLUMN.finditer(text):
-        names = [(name, name.lastindex or 0) for name in _NAME.finditer(text, *match.span())]
-        bare = match.lastgroup in ("called", "the")
-        for found, group in [(match, match.lastgroup or 0)] if bare else names:
-            span = found.span(group)
+        for found in _NAME.finditer(text, *match.span()):
+            span = found.span(found.lastindex or 0)
             name = text[slice(*span)]
             words = [word for word in split_name(name) if not word.isdecimal()]
-            if name in done or (match["the"] or "").casefold() in _ANY:
-                continue
-            if _column(words, columns) or all(map(measured.knows, words)):
+            if name in done or _column(words, columns) or all(map(measured.knows, words)):
                 continue
             done.add(name)
             there = ", ".join("_".join(column) for column in columns[:12])

@@ -175,10 +175,6 @@ def dates(text: str) -> Iterator[Date]:
 
 
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
-# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-)
 
 
 def stem(word: str) -> str:
@@ -197,18 +193,12 @@ def stem(word: str) -> str:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of words, without stop words; of scripts without spaces, pairs of letters.
+    """Return the stems of words, without stop words.
 
-    >>> content_stems(["the", "points", "東京都"])
-    ['point', '東京', '京都']
+    >>> content_stems(["the", "points"])
+    ['point']
     """
-    stems: list[str] = []
-    for word in words:
-        if _UNSPACED.match(word):
-            stems += (word[at : at + 2] for at in range(max(1, len(word) - 1)))
-        elif word not in STOP and len(word) > 1:
-            stems.append(stem(word))
-    return stems
+    return [stem(word) for word in words if word not in STOP and len(word) > 1]
 
 
 @lru_cache(maxsize=10_000)

@@ -1,0 +1,39 @@
+"""The failures of docs/failures.md: every run is read and reflected on, and the page is current."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.quality import failures
+
+CASES = failures.cases()
+
+
+def test_the_failures_are_forty_of_many_tools():
+    assert len({case.id for case in CASES}) == len(CASES) == 40
+    assert len({case.known["tool"] for case in CASES}) >= 14
+    assert all(case.known["source"].startswith("https://") for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_failure_has_a_task_steps_and_a_lesson(case):
+    types = [event.type for event in case.episode.events]
+    assert case.episode.task
+    assert types.count("tool_call") == types.count("tool_response") >= 2
+    assert case.lesson
+
+
+def test_the_page_is_current():
+    text = failures.PAGE.read_text(encoding="utf-8")
+    assert text == failures.page(text, CASES, failures.verdicts()), "make quality ONLY=failures"
+
+
+def test_a_verdict_counts_for_the_wording_that_was_read():
+    case, other = CASES[:2]
+    read = [failures.Verdict(one.id, one.digest, True, one is case, "") for one in (case, other)]
+    changed = [case, replace(other, rule="Another rule.")]
+    counts = {"read": 2, "true": 2, "helps": 1, "both": 1}
+    assert failures.counts(failures.current([case, other], read)) == counts
+    assert failures.current(changed, read) == {case.id: read[0]}
