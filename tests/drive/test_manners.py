@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,13 @@ async def test_a_check_may_be_async_a_method_or_an_object_without_a_context():
             return "object"
 
     group, policy = Group(), heedful.policy("default, attempts.limit=1")
-    checks = [group, group.method, lambda answer, *rest: f"{len(rest)} more"]
+    bound = functools.partial(lambda answer, context, mark: f"{context.task} {mark}", mark="bound")
+    checks = [group, group.method, lambda answer, *rest: f"{len(rest)} more", bound]
     result = await heedful.run(
         "t", generate=lambda *_: "x", checks=checks, policy=policy, store=None
     )
     found = result.loop.attempts[0].evaluation.findings
-    assert [finding.message for finding in found] == ["object", "method", "1 more"]
+    assert [finding.message for finding in found] == ["object", "method", "1 more", "t bound"]
 
 
 @pytest.mark.parametrize("wrong", [0.7, b"no", {"text": 1}, [3]])

@@ -27,7 +27,7 @@ async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoo
     loop = await heedful.open_loop(f"i-{number}", task, checks=[currency], memory=memory, **options)
     while not loop.ended:
         again = await heedful.open_loop(
-            loop.id, task, checks=[currency], memory=memory, **options
+            loop.loop.id, task, checks=[currency], memory=memory, **options
         )  # as another node would
         assert (again.hint, again.verdict) == (loop.hint, loop.verdict)
         await loop.report("12.50 EUR" if "EUR" in again.hint else "12.50", usage=Usage(1, 5, 2))
@@ -39,7 +39,7 @@ async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) 
     first, second = [await solve(number, memory) for number in (7, 8)]
     assert (first.passed, first.candidate, len(first.loop.attempts)) == (True, "12.50 EUR", 2)
     assert (second.passed, len(second.loop.attempts)) == (True, 1)
-    assert [turn.content for turn in second.examples] == [TASK.format(7), "12.50 EUR"]
+    assert [turn.content for turn in second.briefing.examples] == [TASK.format(7), "12.50 EUR"]
     assert first.loop.usage == Usage(2, 10, 4)
     assert "no currency" in str(first.explain())
     [lesson] = [one for one in await memory.top() if one["kind"] == "check"]

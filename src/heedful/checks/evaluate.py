@@ -127,11 +127,13 @@ def _read(value: Any) -> Any:
 
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Return True if `function` can be called with `count` positional arguments."""
+    if isinstance(function, partial):
+        return takes(function.func, count + len(function.args))
     method = function if inspect.isroutine(function) else type(function).__call__
     code = getattr(method, "__code__", None)
     if code is None or hasattr(function, "__wrapped__"):
         try:
-            inspect.signature(function).bind(*range(count))
+            inspect.signature(function).bind_partial(*range(count))
         except (TypeError, ValueError) as error:  # ValueError: a function in C has no signature
             return isinstance(error, ValueError)
         return True

@@ -18,7 +18,7 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
-from heedful.models.contract import Answer, Message, answer_of, usage_of
+from heedful.models.contract import Answer, answer_of, usage_of
 from heedful.redact import redact, redact_data
 from heedful.store import exposures, loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
@@ -52,9 +52,7 @@ class AttemptReport:
             allowed = "None, or an Evaluation such as Evaluation(scores={'quality': 0.8})"
             raise errors.InvalidInput("evaluation", self.evaluation, allowed)
         if not isinstance(self.usage, record.Usage):
-            raise errors.InvalidInput(
-                "usage", self.usage, "a Usage, or the usage of an SDK's answer"
-            )
+            raise errors.InvalidInput("usage", self.usage, "a Usage, or that of an SDK's answer")
 
     @property
     def name(self) -> str:
@@ -172,6 +170,7 @@ class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
     `open_loop` returns one. `stored` is the loop as the store held it after the last call.
+    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
     """
 
     store: Store
@@ -180,11 +179,6 @@ class ReportedLoop:
     memory: Memory | None = None
     checks: Sequence[Check] = ()
     briefing: Briefing = Briefing()
-
-    @property
-    def id(self) -> str:
-        """The id of the loop."""
-        return self.stored.id
 
     @property
     def loop(self) -> record.Loop:
@@ -212,18 +206,13 @@ class ReportedLoop:
         return self.stored.values[self.loop.best - 1] if self.loop.best else None
 
     @property
-    def examples(self) -> tuple[Message, ...]:
-        """What memory tells as chat turns, for a prompt that does not contain `hint`."""
-        return self.briefing.examples
-
-    @property
     def hint(self) -> str:
         """What the next attempt should know: what memory tells, and what was wrong with the last.
 
         It is "" if there is nothing to tell.
         """
-        at = replace(_context(self.stored), examples=self.examples, advice=self.briefing.advice)
-        return whole_hint(at)
+        told = {"examples": self.briefing.examples, "advice": self.briefing.advice}
+        return whole_hint(replace(_context(self.stored), **told))
 
     async def report(
         self, output: Any = None, *, attempt: int | None = None, usage: Any = None, **fields: Any
@@ -239,15 +228,9 @@ class ReportedLoop:
         spent = answer.usage if usage is None else usage_of(usage) or usage
         made = AttemptReport(answer.text, usage=spent, **{"checks": self.checks, **fields})
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
-        result = await report(self.store, self.scope, self.id, number, made, self.memory)
-        self.stored = await self.store.read(self.scope, loops.read, self.id)
+        result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
+        self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
         return result.verdict
-
-    async def cancel(self, by: str, why: str = "") -> decide.Verdict:
-        """End the loop for the actor `by`; an ended loop does not change. Returns the verdict."""
-        verdict = await cancel(self.store, self.scope, self.id, by, why, self.memory)
-        self.stored = await self.store.read(self.scope, loops.read, self.id)
-        return verdict
 
     def explain(self) -> Explanation:
         """Explain why the loop continued, why it ended, and what would have changed that."""
