@@ -124,6 +124,7 @@ async def of_lessons(story: Story) -> None:
     assert not await write(exposures.insert_outcome, ends[0], 1.0)
     kept = replace(shown[0], signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
+    assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     hurting = proof(shown, ends).lessons

@@ -360,6 +360,9 @@ class PipelineRun:
             report = replace(report, ended=past[-1].decided)
         else:
             await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
+        if pipeline.memory is not None:
+            held = pipeline.memory
+            report = await runs.with_recalled(held.store, held.scope, report)
         report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began

@@ -21,6 +21,13 @@ select coalesce((select max(n) from outcome where tenant = :tenant and project =
        coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
        exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
 
+-- name: read_told
+select x.shown, r.id, r.text from exposure x
+join reflection r on r.tenant = x.tenant and r.project = x.project
+  and r.kind = x.kind and r.signature = x.signature
+where x.tenant = :tenant and x.project = :project and x.loop = :loop
+order by r.id;
+
 -- name: read_evidence
 with restored as materialized (
   select subject, max(at) as at from ruling
