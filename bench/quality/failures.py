@@ -88,7 +88,7 @@ def episode_of(known: dict[str, Any]) -> heedful.Episode:
     """Read the recorded run of a failure as heedful reads a file of that format."""
     entries = known["run"] if isinstance(known["run"], list) else [known["run"]]
     lines = "\n".join(json.dumps(entry) for entry in entries).encode()
-    (episode,) = heedful.traces.read(lines, known["form"])
+    (episode,) = heedful.traces.read(lines)
     return episode
 
 

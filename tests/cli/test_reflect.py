@@ -23,6 +23,9 @@ GOOD = {GOOD!r}
 def good(messages):
     return GOOD
 
+def wild(messages):
+    return GOOD.replace("name the item in full", "ask Mark Twain")
+
 def late(messages):
     raise ModelTimeout("no answer within 3 s")
 
@@ -52,7 +55,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         ("reflect runs.jsonl", 0, f"runs.jsonl:run 1  error, 4 events: {TASK}",
          "signal   cause [e3]: fails first here: Error: 3 items match",
          "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
-         "rule     When price fails, fix what it names before you go on;",
+         "rule     Do not repeat price with item “pot” without a change: it failed.",
          "by rules, importance 0.80; kept, waits in quarantine", "runs.jsonl:2  failure, 6 events",
          "known, seen 2 times now", "2 episodes: 1 new, 1 known", "Next: heedful quarantine list"),
         ("reflect runs.jsonl", 0, "2 episodes: 0 new, 2 known"),
@@ -75,6 +78,17 @@ def test_a_model_words_it(typed):
     first = done.json["episodes"][0]
     assert first["reflection"]["meta"]["by"] == "reflectors:good"
     assert first["strategy"]["text"] == "Before you call price, name the item in full."
+    assert (first["importance"], first["reflection"]["importance"]) == (0.9, 0.8)
+
+
+def test_what_a_model_invents_is_dropped_with_the_reason(typed):
+    dropped = "  dropped  Before you call price, ask Mark Twain. (the events do not contain “Mark"
+    options = "reflect runs.jsonl --model reflectors:wild --no-store"
+    done = typed(
+        (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"), (f"{options} --json", 0)
+    )
+    (text,) = done.json["episodes"][0]["dropped"]
+    assert (text["part"], text["unsupported"]) == ("strategy", ["Mark Twain"])
 
 
 def test_what_failed_is_told_by_doctor_and_tried_again(typed):

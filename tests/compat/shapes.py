@@ -20,7 +20,8 @@ TYPES: dict[Any, str] = {
     float: "reflection_fatigue previous_fatigue fatigue_increment critical_threshold importance "
     "heedful_importance confidence",
     SCORE: "alignment_score drift_score",
-    list: "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids related_memory_ids",
+    list: "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids related_memory_ids "
+    "dropped",
     dict: "repetition_counts",
 }
 TYPE = {name: kind for kind, names in TYPES.items() for name in names.split()}
@@ -71,7 +72,8 @@ TRACE = shape(
 )
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category source_event_ids "
-    "related_memory_ids metadata generated_at reflection_id strategy_id state trust release",
+    "related_memory_ids metadata generated_at reflection_id strategy_id state trust release"
+    " heedful_importance dropped",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(

@@ -59,6 +59,9 @@ SPOKEN: dict[str, Any] = {
 }
 
 
+SAID = {"reflection": "The price was a guess.", "strategy": "Look the price up."}
+
+
 def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
@@ -84,6 +87,23 @@ def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
         assert made["source_event_ids"] == ["e2", "e3"]
     assert (made["error_category"], made["related_memory_ids"]) == ("timeout_error", ["m1"])
     assert list(made["metadata"].values()) == [outcome, TASK, 3, "s1"]
+
+
+def test_an_error_text_is_no_strategy(store):
+    trace = "Traceback (most recent call last):\n  f()\nOSError: no disk"
+    event = {"event_type": "error_event", "content": trace, "error": {"message": "no disk"}}
+    made = do(generate_reflection({**FAILED, "events": [event]}, store=store))
+    assert (made["strategy_text"], "no disk" in made["reflection_text"]) == (None, True)
+
+
+def test_a_known_failure_has_the_stored_words(store):
+    engine = compat.ReflectionEngine(store, model=lambda _: json.dumps(SAID))
+    first = do(engine.generate_reflection(FAILED))
+    do(engine.store_reflection(first, "t", "p"))
+    again = do(engine.generate_reflection({**FAILED, "session_id": "s2"}))
+    assert (again.reflection_text, again.strategy_text) == (first.reflection_text, SAID["strategy"])
+    assert do(engine.store_reflection(again, "t", "p"))["strategy_id"] == first.strategy_id
+    assert do(kept(store)) == 2
 
 
 def test_a_success_without_anything_that_may_be_left_out(store):
@@ -302,6 +322,12 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     result = do(engine.generate_reflection(SPOKEN))
     assert "Say what a cook would say." in asked[0]
     assert (result.reflection_text, result.tags) == (answer["reflection"], ["price"])
+    assert (result.importance, result.heedful_importance, result.confidence) == (0.9, 0.65, 0.8)
+    assert result.dropped == []
+    answer["strategy"] = "Ask Mark Twain."
+    (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
+    assert (dropped["text"], dropped["part"]) == ("Ask Mark Twain.", "strategy")
+    assert list(dropped["unsupported"]) == ["Mark Twain"]
     do(engine.store_reflection(result, "t", "p"))
     assert (do(kept(store)), do(memory.count())) == (2, 0)
     found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))

@@ -16,7 +16,6 @@ from heedful.lessons.trust import (
     derive_trust,
     initial_state,
     lowest_trust,
-    raises_trust,
 )
 
 trusts = st.sampled_from(ORDER)
@@ -61,8 +60,3 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
 def test_what_is_no_quota(given: Any):
     with pytest.raises(InvalidInput, match="quota"):
         Quota(**given)
-
-
-@given(trusts, trusts)
-def test_only_an_operator_or_a_measurement_raises_what_neither_has_said(new, known):
-    assert raises_trust(new, known) == (new in RAISING and known not in RAISING)

@@ -47,7 +47,6 @@ pytestmark = IN_SOAK
 reflect: Any = reflecting.reflect
 reflect_waiting: Any = reflecting.reflect_waiting
 SECRET = "AKIAIOSFODNN7EXAMPLE"
-FIX = "fix what it names before you go on; do not rely on its result."
 
 
 def table(memory, sql):
@@ -67,40 +66,92 @@ LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
 SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 KEY = "KeyError: 'a'"
+TRACE = "Traceback (most recent call last):\n  f()\nOSError: no disk"
+LINT = call("run", {"line": "make lint"})
+WRONG = Event("tool_response", "error: a.py:3: unused import\n1 error\n")
+EDIT = call("edit", {"path": "a.py", "old": "import os"})
+OK = Event("tool_response", "done")
+FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
-    (FAILED, "[e2, e3].", "When price fails, " + FIX),
-    (MENDED, "", "When price fails, change the call; this worked: item: 'pot' became 'big pot'."),
+    (FAILED, "[e2, e3].", "Do not repeat price with item “pot” without a change: it failed."),
+    (
+        MENDED,
+        (
+            "price with item “pot” failed with “Error: 3 items match” [e2, e3]."
+            " Later it worked with item “big pot” [e5]."
+        ),
+        "Call price with item “big pot”: with item “pot” it failed.",
+    ),
+    (  # what was tried in vain, and the difference of long arguments
+        Episode(
+            (
+                *(call("read", {"path": f"{FAR}a.txt", "at": 1}), WRONG),
+                *(call("read", {"path": f"{FAR}A.txt"}), WRONG),
+                *(call("read", {"path": f"{FAR}b/a.txt", "to": 2}), OK),
+            )
+        ),
+        (
+            f"Then read with path “{FAR}A.txt” failed in the same way [2]. Later it worked with"
+            f" path “{FAR}b/a.txt” and without at and with to “2” [4]."
+        ),
+        (
+            f"Call read with path “{FAR}b/a.txt” and without at and with to “2”:"
+            f" with path “{FAR}a.txt” and with at “1” and without to it failed."
+        ),
+    ),
+    (
+        Episode((LINT, WRONG, EDIT, OK, LINT, OK)),
+        "After edit with path “a.py”, old “import os”, the same call worked [2, 4].",
+        (
+            "When run with line “make lint” fails, do this first:"
+            " edit with path “a.py”, old “import os”."
+        ),
+    ),
+    (Episode((LINT, WRONG, LINT, OK)), "Later the same call worked [2].", None),
+    (
+        Episode((LINT, WRONG, call("run", {"line": "make -B lint"}), WRONG)),
+        "Then run with line “make -B lint” failed in the same way [2].",
+        (
+            "Do not repeat run with line “make lint” without a change,"
+            " nor try run with line “make -B lint”: both failed."
+        ),
+    ),
+    (  # an error of a run that is no loop names no fix: its content is what a tool said
+        Episode((Event("error_event", TRACE, error="no disk", code="OSError"),), "error", "x"),
+        "OSError said “no disk” [0].",
+        None,
+    ),
     (
         Episode(STUCK, "error", "x"),
-        "look was called the same way for the same result",
-        "Do not make the same call of look again: the result stays as it is.",
+        "The same call gave the same result again and again",
+        "Do not repeat look with at “x” without a change: the result stays as it is.",
     ),
     (
         Episode(READ, "error", "x"),
-        "read with path “a” failed with “Error: no 'mode'” [0, 1].",
-        "When read fails, " + FIX,
+        "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'” [0, 1].",
+        'Do not repeat read with path “a”, of “{"b": 1}” without a change: it failed.',
     ),
     (
         Episode(LATE, "error", "x"),
-        "run on “x” failed with “late” [0, 1].",
+        "run with “x” failed with “late” [0, 1].",
         "run can run out of time: ask it for less at once, and do not only repeat it.",
     ),
     (
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
         "find failed with “KeyError: 'a'” [0].",
-        "When find fails, " + FIX,
+        "Do not repeat find without a change: it failed.",
     ),
-    (Episode((call("go", {}), Event("tool_response")), "error"), "The run called go [0].", None),
-    (Episode((call("go", "{not JSON"),), "error", "x"), "The run called go [0].", None),
+    (Episode((call("go", {}), Event("tool_response")), "error"), "The run ended as error", None),
+    (Episode((call("go", "{not JSON"),), "error", "x"), "The run ended as error", None),
     (
         Episode(FLOWN, "error", "x", tools=("walk",)),
-        "fly",
+        "The tool fly was not offered [0].",
         "Call only tools that are offered: fly is none of them.",
     ),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
     (
         Episode(SOLD, "success", TASK),
-        "The run succeeded by way of price [e5]. The answer was “It costs 52.75.” [2].",
+        "The answer was “It costs 52.75.” [2].",
         None,
     ),
 ]
@@ -183,7 +234,13 @@ SAID = [
         "Before you call price, name the item in full.",
         [],
     ),
-    (UNHELD, "buyer called price [e2].", [], None, ["99", "Mark Twain", "event 44"]),
+    (
+        UNHELD,
+        "buyer called price [e2].",
+        [],
+        None,
+        ["99", "Mark Twain", "event 44", "Mark Twain"],
+    ),
     (PLAIN, "It called price. The agent was hasty!", [1, 2], "Look twice.", []),
     (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED} [e3].", [], None, []),
 ]
@@ -198,6 +255,34 @@ async def test_what_the_events_hold_of_an_answer_is_kept(said, text, ungrounded,
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
     if said == GOOD:
         assert made.reflection.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "missing"),
+    [
+        ("Filter before JOINs. Then check: Group late.", []),
+        ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
+    ],
+)
+async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
+    slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
+    episode = replace(FAILED, events=(*FAILED.events[:2], slow))
+    tags = ["SQL", "sql", "strategy", "error"]
+    model = ScriptedModel(answer(("It failed.", [3]), strategy=strategy, tags=tags))
+    made = await reflect(episode, model=model)
+    assert (made.importance, made.confidence, made.reflection.importance) == (0.9, 0.8, 0.8)
+    assert made.reflection.tags == ("SQL", "strategy", "error")
+    if not missing:
+        assert (made.strategy.text, made.dropped) == (strategy, ())
+        assert made.strategy.tags == ("SQL", "error", "strategy")
+        assert made.strategy.meta["rated"] == 0.99
+        return
+    (dropped,) = made.dropped
+    assert (made.strategy, dropped.text, dropped.part) == (None, strategy, "strategy")
+    assert (list(dropped.unsupported), all(f"“{n}”" in dropped.why for n in missing)) == (
+        missing,
+        True,
+    )
 
 
 async def test_a_second_answer_hears_what_was_wrong():
@@ -328,6 +413,46 @@ async def test_what_is_known_in_the_scope_is_counted_and_no_model_is_asked(memor
     assert (await reflect(again, memory=Memory(memory.store, Scope("other")))).known == 0
 
 
+async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory):
+    model = ScriptedModel(GOOD)
+    first = await reflect(FAILED, memory=memory, model=model)
+    again, other = await reflect(FAILED, memory=memory), about("What does a red pot cost?")
+    for made in (again, await reflect(other, memory=memory, model=model)):
+        assert (made.text, made.strategy.text) == (first.text, first.strategy.text)
+        assert (made.by, made.importance, made.confidence) == ("scripted", 0.9, 0.8)
+    assert table(memory, "select kind, seen from reflection") == [
+        ("reflection", 2),
+        ("strategy", 2),
+    ]
+    # The task of a stranger does not borrow the trust of stored words, nor lend it to them.
+    trusted = await reflect(about("Cost of a pot?"), memory=memory, trust="operator")
+    assert (trusted.strategy.trust, trusted.strategy.text[:13]) == ("model", "Do not repeat")
+    unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="success")
+    assert (await reflect(unmended, memory=memory, store=False)).strategy.trust == "model"
+
+
+async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
+    told = replace(MENDED, task="What does the big pot cost?")
+    first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
+    for one in (told, replace(told, session="s2")):
+        better = await reflect(one, memory=memory, trust="operator")
+        assert better.strategy.text == "Call price with item “big pot”: with item “pot” it failed."
+        assert better.text == first.text
+    texts = "select text, state from reflection where kind = 'strategy' order by id"
+    old, new = first.strategy.text, better.strategy.text
+    assert table(memory, texts) == [(old, "superseded"), (new, "candidate")]
+    assert new in str(await memory.recall(TASK))
+    assert old not in [one.lesson for one in await memory.recall(TASK)]
+    dreams = heedful.Dreams(memory)
+    (version,) = await dreams.log()
+    assert list(version.texts.values()) == [old, new]
+    assert [one.action for one in version.done] == ["reword"]
+    assert await dreams.rollback(version.id, by="me") == 1
+    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
+    await reflect(replace(told, session="s3"), memory=memory, trust="operator")
+    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
+
+
 async def test_what_was_not_stored_can_be_kept_later_once(memory):
     made = await reflect(FAILED, memory=memory, store=False)
     assert (made.stored, await memory.count()) == ((), 0)
@@ -403,7 +528,7 @@ async def test_a_strategy_is_a_hint(memory):
 
     options = {"generate": generate, "checks": [heedful.checks.not_empty()], "store": memory.store}
     await heedful.run(TASK, memory=memory, **options)
-    assert "When price fails" in hints[0]
+    assert "Do not repeat price" in hints[0]
 
 
 # Trust
@@ -523,8 +648,7 @@ async def test_a_name_that_comes_up_after_a_result_rests_on_it(memory, results, 
         Event("tool_response", "Error: no such user", call="2"),
     )
     made = await reflect(Episode(said, "failure", TASK), memory=memory, trust="operator")
-    state = made.strategy.state
-    assert state == "quarantined" if named == "tool" else "zzevil" not in str(made.strategy)
+    assert made.strategy.state == "quarantined"
     assert "zzevil" not in str(await memory.recall(f"{TASK} zzevil", 9, importance=0.0))
     assert "zzevil" not in str(await memory.brief(TASK, "l"))
     offered = Episode(said, "failure", TASK, tools=("read", "zzevil_send_money"))
@@ -553,8 +677,12 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     loop = Loop("loop 1", (Goal("x", 0.5),), tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
     assert (made.reflection.trust, made.state) == ("model", "candidate")
-    said = "unit said “no unit” [attempt 1, finding 1]. The answer was “8” [attempt 2]."
-    assert (made.text, made.strategy.text) == (said, "Name the unit.")
+    said = "unit said “no unit” [attempt 1, finding 1]. It failed again in the same way ["
+    assert made.text.startswith(said)
+    assert (made.strategy.text, "The answer was “8” [attempt 2]." in made.text) == (
+        "Name the unit.",
+        True,
+    )
 
 
 async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):

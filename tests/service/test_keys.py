@@ -1,17 +1,15 @@
 """Keys: made, used, bound, revoked; what a caller may; the audit of it."""
 
 import hashlib
-import sqlite3
 import time
-from contextlib import closing
 
 import pytest
 
+from heedful.errors import Conflict
 from heedful.lessons.lesson import Scope
 from heedful.service.auth import KNOWN_FOR
 from heedful.store import keys
-from heedful.store.sqlite import File
-from heedful.store.store import Store
+from heedful.store.store import Effects
 from tests.engines import changed, rows
 from tests.service.support import problem
 
@@ -34,24 +32,28 @@ def test_a_key_is_told_once_and_only_its_hash_is_kept(api):
     assert kept == [(hashlib.sha256(secret.encode()).hexdigest(),)]
     for table in ("key", "audit", "answer"):
         assert secret not in str(rows(api.setup.store.url, f"select * from {table}"))
-    used = []
-    for _ in range(2):  # its use is written down once a minute
-        items = api.get("/v1/keys", key=one["secret"]).json()["items"]
-        used += [item["used"] for item in items if item["id"] == id]
-    assert used[0] == used[1] > time.time() - 60
 
 
-@pytest.mark.sqlite
-async def test_where_nothing_can_be_written_a_key_is_still_good(tmp_path, caplog):
-    path = tmp_path / "a.db"
+async def key_of(api, **more):
+    return await keys.create(api.setup.store, "acme", "a", **more)
 
-    store = Store(str(path), File(str(path), 0.05))
-    made, text = await keys.create(store, "acme", "a")
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("begin immediate")
-        assert (await keys.holder(store, text)).id == made.id
-        assert f"could not record the use of key {made.id}" in caplog.text
-    await store.close()
+
+def test_a_key_never_comes_with_the_secret_of_another(api):
+    key, text = api.run(key_of(api))
+    with pytest.raises(Conflict, match=key.id):
+        api.run(key_of(api, id=key.id))
+    assert api.run(keys.holder(api.setup.store, text)) == key
+
+    async def twice():
+        found, known = [], []
+        for _ in range(2):
+            with Effects(lambda db, n, effect: known.append(effect), known):
+                found.append(await key_of(api, id="0" * 12))
+        return found
+
+    (first, text), again = api.run(twice())
+    assert (text[:21], again) == (f"heedful_{first.id}_", (first, ""))
+    assert api.run(keys.holder(api.setup.store, text)) == first
 
 
 def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):

@@ -85,6 +85,8 @@ def test_an_episode_that_is_waited_for_is_reflected_on(project):
     assert "no order A17" in done["taught"]["text"]
     assert done["taught"]["state"] == "quarantined"
     assert [one["created"] for one in done["taught"]["written"]] == [True, True]
+    own = [done["taught"][name] for name in ("importance", "heedful_importance", "dropped")]
+    assert own == [0.7, 0.7, []]
     assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
     again = project.put_in(query="?wait=true", status=200)["taught"]
     assert (again["known"], again["written"]) == (0, [])

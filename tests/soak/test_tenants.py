@@ -240,7 +240,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
 
 
 async def export(place: Place, other: Place, chance: random.Random) -> None:
-    read = lambda db, scope: [*transfer.export_records(db, scope, False)]  # noqa: E731
+    read = lambda db, scope: [*transfer.export_records(db, scope)]  # noqa: E731
     records = place.look("export", await place.crowd.store.apart(place.scope, read))
     assert sum(one.type == "lesson" for one in records) == len(place.lessons)
     await place.read(pattern_store.list_patterns)
@@ -339,7 +339,6 @@ async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
     held = sum(one.held for one in place.lessons.values())
     assert len(waiting) == min(200, held)
     place.examples |= {one["id"] for one in waiting}
-    await place.get("quarantine/log")
     await place.get("proof")
     if waiting:
         one = chance.choice(waiting)

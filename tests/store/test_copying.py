@@ -39,9 +39,10 @@ delete from example where id = (select max(id) from example);
 insert into step (loop, key, record, created) select n, 'k', '{}', 1.5 from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
-insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, 2.5, null);
+insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
 insert into audit values ('one', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into audit_head values ('one', 1, 'h');
+insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 3.5);
 insert into span (tenant, project, trace, id, parent, root, record)

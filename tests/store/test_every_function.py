@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from heedful.errors import Conflict
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Change,
@@ -96,6 +97,7 @@ async def of_lessons(story: Story) -> None:
     one = lesson("weigh the parcel", example=Example("weigh it", "7 kg"), space="s", vector=[1, 0])
     (first,) = await write(lessons.upsert, [one], 1.0)
     assert await read(lessons.known, [one, None]) == (replace(first, created=False),)
+    assert await read(lessons.of_failure, one.signature.digest) == []  # an error, no reflection
     both = [replace(lesson("cut the bread"), loop="l"), lesson("no", trust="tool", source="page")]
     second, third = await write(exposures.remember, both)
     assert [first.id, second.created, await read(lessons.count)] == [first.id, True, 3]
@@ -138,13 +140,16 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
-    lines = await read(lambda db, scope: [*transfer.export_records(db, scope, True)])
+    lines = await read(lambda db, scope: [*transfer.export_records(db, scope)])
     story.called.add(transfer.export_records)
-    effects, waiting = await write(transfer.import_records, lines[1:], "import:x", "ada", "mine")
-    assert (set(effects), waiting) == ({False}, 0)
+    for work in (transfer.rehearse_import, transfer.import_records):
+        effects, waiting = await write(work, lines[1:], "import:x", "ada", "mine")
+        assert (set(effects), waiting) == ({False}, 0)
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1
+    assert await read(lessons.count_examples, "check", "E") == 1
+    assert await write(lessons.clear_type, "check", "other") == 0
     assert await write(lessons.clear) == 1
 
 
@@ -173,7 +178,11 @@ async def of_loops(story: Story) -> None:
     assert [one.id for one in await read(loops.read_many, ["a"])] == ["a"]
     assert [one.id for one in await read(loops.newest, 9)] == ["a"]
     assert [one.id for one in await read(loops.newest, 9, "", "a")] == []
-    assert await read(loops.echoes, "b", 9) == {"x": 1}
+    await write(loops.set_policy, "a", replace(head, policy={**head.policy, "unscored": "again"}))
+    assert (await read(loops.read, "a")).head.policy["unscored"] == "again"
+    await write(loops.note, "a", "a_r1", {"bias: haste": {"tag": "haste"}})
+    assert await read(loops.notes, "a_r1") == {"bias: haste": {"tag": "haste"}}
+    assert await read(loops.echoes, "b", 9) == {"x": 1, "bias: haste": 1}
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
@@ -219,7 +228,8 @@ async def of_calls(story: Story) -> None:
     other = replace(key, id="0" * 12)
     assert await write(keys.insert, other, "hash") == other
     assert (await read(keys.find, other.id)) == (other, "hash")
-    await write(keys.use, other.id)
+    with pytest.raises(Conflict, match="a key with the id 000000000000"):
+        await write(keys.insert, other, "hash")
     assert await read(keys.any_key)
     assert (await write(keys.revoke, key.id)).revoked
     assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}

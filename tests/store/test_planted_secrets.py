@@ -29,7 +29,7 @@ COMMANDS = (
     "patterns list --json",
     "quarantine list --json",
     "quarantine log --json",
-    "export --no-vectors lessons.jsonl",
+    "export lessons.jsonl",
     "export -",
 )
 

@@ -29,7 +29,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import open_store, shown
 from heedful.store import postgres as engine
-from heedful.store.postgres import Database, Turns, number_parameters, parse_url
+from heedful.store.postgres import Database, number_parameters, parse_url
 from heedful.store.store import Db
 from tests.postgres import rows
 
@@ -195,7 +195,6 @@ async def test_a_waiting_task_keeps_no_connection_and_a_begun_one_ends_whole(pos
         gate.set()
         await asyncio.gather(*waiting, return_exceptions=True)
         await database.write(ONE, add)
-        assert database._pool._turns._waiting == {}
         assert len(database._pool._threads) <= 2
     assert count(postgres.owner) == 7
 
@@ -250,63 +249,7 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
     assert count(postgres.owner) == 1
 
 
-# --- turns, closing, processes
-
-KEYS = ["a", "b", "c"]
-Plan = list[tuple[frozenset[str], bool]]
-
-
-async def test_tasks_take_turns_in_the_order_in_which_they_came():
-    turns, log = Turns(), list[str]()
-
-    async def held(key: str, name: str) -> None:
-        await turns.take([key])
-        log.append(f"{name} in")
-        await asyncio.sleep(0)
-        log.append(f"{name} out")
-        turns.give([key])
-
-    await turns.take(["a"])
-    tasks = [asyncio.create_task(held("a", name)) for name in "xyz"]
-    await held("b", "other")  # which waits for none of them
-    turns.give(["a"])
-    await asyncio.gather(*tasks)
-    assert log == [f"{name} {what}" for name in ("other", *"xyz") for what in ("in", "out")]
-    assert turns._waiting == {}
-
-
-plans = st.lists(st.tuples(st.frozensets(st.sampled_from(KEYS)), st.booleans()), max_size=12)
-
-
-@given(plans, st.integers(0, 5))
-def test_nobody_shares_a_key_and_none_is_lost(plan: Plan, pause: int) -> None:
-    """Each names its keys in one order; some are cancelled a few steps of the loop later."""
-    inside: set[str] = set()
-
-    async def one(turns: Turns, keys: list[str]) -> None:
-        await turns.take(keys)
-        assert not inside & set(keys)
-        inside.update(keys)
-        try:
-            await asyncio.sleep(0)
-        finally:
-            inside.difference_update(keys)
-            turns.give(keys)
-
-    async def scenario() -> None:
-        turns = Turns()
-        tasks = []
-        for keys, cancelled in plan:
-            tasks.append(asyncio.create_task(one(turns, sorted(keys))))
-            for _ in range(pause):
-                await asyncio.sleep(0)
-            if cancelled:
-                tasks[len(tasks) // 2].cancel()
-        done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
-        assert [one for one in done if isinstance(one, Exception)] == []
-        assert turns._waiting == {}
-
-    asyncio.run(scenario())
+# --- closing, processes
 
 
 async def test_a_closed_store_opens_again_and_an_unused_one_closes(postgres):

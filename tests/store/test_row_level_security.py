@@ -182,7 +182,7 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
 SHADOWS = """
 create function pg_temp.who() returns text language sql as $$ select current_user::text $$;
 create temp view key as select pg_temp.who() as id, tenant, name, hash, projects, may, by, at,
-  expires, used, null::float8 as revoked from heedful.key;
+  expires, null::float8 as revoked from heedful.key;
 grant select on pg_temp.key to public;
 insert into heedful.key (id, name, hash, projects, may, by, at)
   values ('one', '', '', '', '', '', 0)

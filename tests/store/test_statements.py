@@ -16,7 +16,7 @@ from heedful.store.store import FOLDER, ROOMS, Dialect, read_sql, statements
 
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares them.
-OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest", "nearest_of"}}
+OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest"}}
 
 
 def names(file: str) -> list[str]:

@@ -142,10 +142,10 @@ class Told:
         return proof, await self.store.read(ONE, exposures.evidence, 5)
 
     async def move(self, owned: bool, back: bool) -> Any:
-        """Out of one project and into another, with vectors."""
+        """Out of one project and into another."""
         here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
         one, other = (there, here) if back else (here, there)
-        done = await (moved if owned else handed)(await exported(one, vectors=True), other)
+        done = await (moved if owned else handed)(await exported(one), other)
         return done.new, done.known, done.quarantined, done.left, done.written
 
     async def clear(self, n: int) -> Any:
@@ -157,7 +157,7 @@ class Told:
         for scope in (ONE, OTHER):
             memory = Memory(self.store, scope, FixedEmbedder())
             # A dream has a number, which SQLite gives again to the next one after the last is gone.
-            told = re.sub(rb"dream/\d+", b"dream", await exported(memory, vectors=True))
+            told = re.sub(rb"dream/\d+", b"dream", await exported(memory))
             asked += [told.splitlines()[:-1], await memory.count(), await memory.spaces()]
             ruled = _bare(await self.store.read(scope, exposures.rulings, 99))
             asked += [[{**one, "subject": one["subject"].split("/")[0]} for one in ruled]]

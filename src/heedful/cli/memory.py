@@ -460,7 +460,11 @@ def _describe_result(result: Result) -> Iterator[str]:
     yield f"  lesson   {clean(found.text, 2 * WORDS)}"
     if found.strategy is not None:
         yield f"  rule     {clean(found.strategy.text, WORDS)}"
-    importance = f"importance {found.reflection.importance:.2f}"
+    for one in found.dropped:
+        yield f"  dropped  {clean(one.text, WORDS)} ({clean(one.why, WORDS)})"
+    importance = f"importance {found.importance:.2f}"
+    if found.importance != found.reflection.importance:
+        importance += f" (heedful's own {found.reflection.importance:.2f})"
     yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
 
 
@@ -512,4 +516,5 @@ def _document(result: Result) -> dict[str, Any]:
     head["strategy"] = found.strategy and parts(found.strategy, lesson)
     stored = [{**asdict(one), "release": one.release} for one in found.stored]
     head |= {"stored": stored, "release": found.release}
-    return head | parts(found, "signals claims dropped known again busy usage")
+    names = "signals claims dropped known again busy usage importance confidence"
+    return head | parts(found, names)

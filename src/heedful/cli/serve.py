@@ -75,17 +75,16 @@ def serve(
     loop = asyncio.new_event_loop()
     with exporting(telemetry, telemetry_content):
         try:
-            cut = loop.run_until_complete(_serve(values))
+            loop.run_until_complete(_serve(values))
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
-    late = f"cut short: {counted(cut, 'request')} took too long" if cut else ""
-    show(f"stopped; {late or 'every accepted request is answered'}; the store is closed")
+    show("stopped; the store is closed")
     return 0
 
 
-async def _serve(values: config.Settings) -> int:
-    """Serve until a signal; return how many requests were cut short. Raises HeedfulError."""
+async def _serve(values: config.Settings) -> None:
+    """Serve until a signal. Raises HeedfulError."""
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
@@ -110,7 +109,7 @@ async def _serve(values: config.Settings) -> int:
                     log.setLevel(level)
                 report_lost_database()
                 hello = _hello(values, setup, url, has_key)
-                return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
+                await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
@@ -345,11 +344,10 @@ Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
 Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
 KEYS = columns(
-    "name may projects key made last_used ends",
+    "name may projects key made ends",
     projects=lambda key: key.projects or "all",
     key="shown",
     made="at",
-    last_used=lambda key: key.used or "never",
     ends=lambda key: f"revoked {when(key.revoked)}" if key.revoked else key.expires or "never",
 )
 AUDIT = columns("action subject by detail n at")

@@ -28,7 +28,6 @@ KB = 1_000
 def export(
     file: Annotated[str, Argument(help="The file to write; - is standard output.")],
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, Option(help="Also write vectors: twice the size.")] = True,
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
@@ -42,7 +41,7 @@ def export(
     target = sys.stdout.buffer if file == "-" else file
     with output.Progress() as progress:
         watch = partial(progress.counted, noun="lessons")
-        options: Any = {"vectors": vectors, "force": force, "progress": watch}
+        options: Any = {"force": force, "progress": watch}
         done = settings.ask(
             lambda memory: memory.export(target, **options),
             progress=progress.fetched,

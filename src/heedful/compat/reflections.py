@@ -143,7 +143,11 @@ class ReflectionContext(Record):
 
 @dataclass
 class ReflectionResult(Record):
-    """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1."""
+    """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
+
+    They are the author's own; `heedful_importance` is heedful's. `dropped` has the `text`, the
+    `part` and the `unsupported` words of each text of a model that the events do not support.
+    """
 
     reflection_text: str
     strategy_text: str | None = None
@@ -160,6 +164,8 @@ class ReflectionResult(Record):
     state: str | None = None
     trust: str | None = None
     release: str | None = None
+    heedful_importance: float | None = None
+    dropped: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +235,8 @@ class Generated(ReflectionResult):
         super().__init__(
             lesson.text,
             strategy.text if strategy else None,
-            lesson.importance,
-            meta["confidence"],
+            made.importance,
+            made.confidence,
             list(lesson.tags),
             meta["error_category"] or None,
             list(meta["source_event_ids"]),
@@ -239,6 +245,8 @@ class Generated(ReflectionResult):
             iso(time.time()),
             lesson.signature.digest,
             strategy.signature.digest if strategy else None,
+            heedful_importance=lesson.importance,
+            dropped=[asdict(one) for one in made.dropped],
         )
 
 
@@ -335,7 +343,8 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     meta = {**run, **(given.metadata or {}), **lists, **own}
     meta["episode"] = short_digest(f"{text}\0{rule}")
     words, weight = redact(text)[:LONGEST], given.importance
-    about: Any = {"importance": weight, "tags": tuple(given.tags or ()), "meta": meta}
+    tags = tuple(dict.fromkeys(given.tags or ()))
+    about: Any = {"importance": weight, "tags": tags, "meta": meta}
     lesson = Lesson(
         "reflection",
         name,
@@ -350,7 +359,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
         return Reflected(lesson, None, (), (), ())
     words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
     changes: Any = {"text": words, "sighting": words, "importance": weight, "kind": "strategy"}
-    changes |= {"tags": (*lesson.tags, "strategy")}
+    changes |= {"tags": tuple(dict.fromkeys((*tags, "strategy")))}
     strategy = replace(lesson, signature=strategy_signature(name, words), **changes)
     return Reflected(lesson, strategy, (), (), ())
 

@@ -103,7 +103,7 @@ def _lower_words(text: str) -> list[str]:
 
 
 Mode = Literal["lite", "full"]
-Action = Literal["merge", "contradict", "retire"]
+Action = Literal["merge", "contradict", "retire", "reword"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
@@ -182,7 +182,8 @@ class Lesson:
 class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
-    After a "merge" the `survivor` replaces the members. "contradict" and "retire" change nothing:
+    After a "merge" the `survivor` replaces the members, and so does the better wording after a
+    "reword". "contradict" and "retire" change nothing:
     they list lessons for a person to decide about, and `survivor` is 0. `outcome` is "done",
     "proposed" (in a dry run), "for a person", or the reason why nothing was done.
     """

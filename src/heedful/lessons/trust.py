@@ -108,15 +108,6 @@ def initial_state(trust: Trust, state: State = "candidate") -> State:
     return "quarantined" if trust in HELD else state
 
 
-def raises_trust(new: Trust, known: Trust) -> bool:
-    """Return True if a sighting with trust `new` raises a lesson with trust `known`.
-
-    Only an operator or a measured outcome raises a lesson that came from neither. The lesson then
-    takes the text, trust, state and sources of the new sighting.
-    """
-    return new in RAISING and known not in RAISING
-
-
 def clip_reflection(one: Reflection) -> Reflection:
     """Return the reflection with example, context, error type and the first `TAGS` tags clipped."""
     example = one.example

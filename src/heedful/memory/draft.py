@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
+from heedful.lessons.words import words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
 from heedful.models.contract import Model, tokens
@@ -51,6 +52,7 @@ _NAME = re.compile(
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
 _WORD = re.compile(r"[^\W_]+")
+_STARTS = ("", *".!?:;(")  # what stands before the first word of a clause
 _MORE = re.compile(r" and \d+ more$")
 # Marks where a quotation was shortened.
 _LEFT_OUT = re.compile(r"\s*…\s*")
@@ -66,9 +68,10 @@ IMPORTANCE: Mapping[Ended, float] = {
 RULES = "rules"
 SENTENCES = 3
 # Characters of a quotation, and of each argument of a call; how many arguments are shown.
-QUOTED = 160
+QUOTED = 360
 ARGUMENT = 60
-ARGUMENTS = 4
+ARGUMENTS = 5
+_TAG = re.compile(r"\A<[\w-]+>|</[\w-]+>\Z")
 UNSURE = 0.5
 
 
@@ -94,9 +97,21 @@ class Study:
 
     @property
     def reason(self) -> Signal | None:
-        """The first signal of the kind that best explains the failure; None if no signal does."""
-        known = [signal for signal in self.signals if signal.kind in REASONS]
-        return min(known, key=lambda signal: REASONS.index(signal.kind), default=None)
+        """The signal that best explains the failure, of its kind the one that cost most steps.
+
+        If the last call failed, only signals about it count. None if no signal explains anything.
+        """
+        run, last = (
+            self.course,
+            max((at for at in self.course.result if at is not None), default=-1),
+        )
+        fatal = [s for s in self.signals if last >= 0 and run.failure[last] and last in s.evidence]
+
+        def rank(signal: Signal) -> tuple[int, float, int]:
+            span = signal.evidence[0] - signal.evidence[-1]
+            return REASONS.index(signal.kind), -signal.strength, span
+
+        return min(fatal or self.signals, key=rank, default=None)
 
     @property
     def failure(self) -> tuple[int, str]:
@@ -107,6 +122,12 @@ class Study:
                 if place is not None and run.failure[place]:
                     return place, trace.error_line(run.failure[place])
         return -1, ""
+
+    @property
+    def failed_steps(self) -> tuple[int, ...]:
+        """The positions of the failed steps that `reason` is about, in their order."""
+        places = map(self.course.step_of, self.reason.evidence if self.reason else ())
+        return tuple(at for at in dict.fromkeys(places) if trace.call_failed(self.course, at))
 
     @property
     def category(self) -> str:
@@ -126,9 +147,9 @@ class Study:
         if line:
             event = episode.events[place]
             where = self.tool or event.code
-            # The same message of a check with another fix is another mistake.
-            fix = event.content if event.type == "error_event" and event.error else ""
             text = f"{where}: {line}" if where else line
+            # The same message of a check with another fix is another mistake.
+            fix = event.content if episode.source == LOOP and event.error else ""
             return signature(kind, f"{text}\n{fix}" if fix else text)
         if episode.fault and episode.fault.message:
             return signature(kind, episode.fault.message)
@@ -183,15 +204,12 @@ class Study:
 
         A text of the task or goal, and the name of an offered tool, have the position -1.
         """
-        episode, fragment = self.episode, fragment.casefold()
-        offered = (tool.casefold() for tool in episode.tools)
-        if fragment in f"{episode.task}\n{episode.goal}".casefold() or fragment in offered:
+        episode, fragment = self.episode, _spaced(fragment)
+        known = map(_spaced, (f"{episode.task}\n{episode.goal}", *episode.tools))
+        if fragment in next(known) or fragment in known:
             return -1
-        for at, event in enumerate(episode.events):
-            words = (event.tool, event.agent, event.code, event_text(event))
-            if fragment in "\n".join(words).casefold():
-                return at
-        return len(episode.events)
+        said = (at for at, event in enumerate(episode.events) if fragment in _spaced(_said(event)))
+        return next(said, len(episode.events))
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
@@ -207,16 +225,26 @@ def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Epis
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, the positions of the events it cites, and its words missing from these events."""
+    """A sentence or a strategy, the events it cites, and its words missing from these events.
+
+    `events` are positions. The words of a strategy are looked up in all that its author was shown.
+    """
 
     text: str
     events: tuple[int, ...] = ()
     unsupported: tuple[str, ...] = ()
+    part: Literal["reflection", "strategy"] = "reflection"
 
     @property
     def grounded(self) -> bool:
         """True if the sentence cites events that contain all its numbers, names and quotations."""
         return bool(self.events) and not self.unsupported
+
+    @property
+    def why(self) -> str:
+        """The reason why the text is dropped; "" if its events contain all its words."""
+        missing = ", ".join(f"“{words}”" for words in self.unsupported)
+        return missing and f"the events do not contain {missing}"
 
 
 def sentences(text: str) -> list[str]:
@@ -231,16 +259,14 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
     for at in known:
-        event = episode.events[at]
-        names = (event.agent, event.tool, event.code, event.type.replace("_", " "))
-        held += [*filter(None, names), ends(event_text(event))]
+        held += [episode.events[at].type.replace("_", " "), ends(_said(episode.events[at]))]
     return Claim(text, tuple(known), tuple(find_unsupported(text, "\n".join(held))))
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     """Yield the sentence's quoted words, numbers and names that the text `held` lacks."""
     plain, rest = _plain(held), sentence
-    words = frozenset(_WORD.findall(plain))
+    known_words = _stems(plain)
     numbers = {_value(number) for number in NUMBER.findall(held)}
     for match in _QUOTED.finditer(sentence):
         text = next(filter(None, match.groups()))
@@ -250,15 +276,32 @@ def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     yield from (number for number in NUMBER.findall(rest) if _value(number) not in numbers)
     for match in _NAME.finditer(rest):
         name = match[0]
-        if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
+        if rest[: match.start()].rstrip()[-1:] in _STARTS and not re.search(r"[_\d]", name):
             name = name.partition(" ")[2]
-        known = _plain(name) in plain or words.issuperset(_WORD.findall(_plain(name)))
+        known = _plain(name) in plain or known_words.issuperset(_stems(_plain(name)))
         if not known and not NUMBER.fullmatch(name):
             yield name
 
 
+def _stems(text: str) -> frozenset[str]:
+    """Return the words of a text without common endings, so that a plural is its singular."""
+    return frozenset(stem for word in {*_WORD.findall(text)} for stem in words(word))
+
+
+def _said(event: Event) -> str:
+    """Return all words of an event: names, texts, and arguments also without quotation marks."""
+    named = (part for pair in trace.named_arguments(event).items() for part in pair)
+    names = (event.agent, event.tool, event.code, *named)
+    bare = trace.output(event.content) if event.content[:1] == "{" else ""
+    return "\n".join(filter(None, (*names, bare, event_text(event))))
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 def _plain(text: str) -> str:
-    return " ".join(sanitize(text).casefold().replace("’", "'").split())
+    return _spaced(sanitize(text)).replace("’", "'")
 
 
 def _value(number: str) -> float:
@@ -269,9 +312,10 @@ def _value(number: str) -> float:
 class Draft:
     """A reflection and a strategy; `by` is "rules" or the name of the model that wrote them.
 
-    `dropped` are sentences that the cited events do not support. `confidence` and `rated` are the
-    author's own figures, 0..1; `rated` is the importance, or None if the author gave none. `trust`
-    is the trust of the reflection, `rule_trust` that of the strategy.
+    `dropped` are the sentences, and the strategy, that the events do not support. `confidence` and
+    `rated` are the author's own figures, 0..1; `rated` is the importance, or None if the author
+    gave none. `trust` is the trust of the reflection, `rule_trust` that of the strategy. `mended`
+    is true if the strategy says what worked, or a model wrote it.
     """
 
     claims: tuple[Claim, ...]
@@ -283,6 +327,7 @@ class Draft:
     trust: Trust = "external"
     rule_trust: Trust = "external"
     dropped: tuple[Claim, ...] = ()
+    mended: bool = False
 
     def text(self, episode: Episode) -> str:
         """Return the sentences, each followed by the names of the events it cites, in brackets."""
@@ -312,136 +357,184 @@ def self_rated(draft: Draft, episode: Episode) -> float:
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
-# The sentence about a signal, by its kind; other signals have their own words.
-_SENTENCES: Mapping[Kind, str] = {
-    "repeated": "{tool} was called the same way for the same result.",
-    "answer": "The answer rests on {listed}.",  # without its counts, which no event holds
-    "cause": "",
-}
 # The rule for next time, by the kind of the signal.
 _RULES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
-    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
-    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
-    "retry": "When {tool} fails, change the call; this worked: {changed}.",
+    "cause": "Do not repeat {call} without a change: it failed.",
+    "repeated": "Do not repeat {call} without a change: the result stays as it is.",
 }
-# A sentence, the positions of its events, and words of the events: a sentence whose words were
-# all said before is left out.
-_Sentence = tuple[str, tuple[int, ...], str]
+_BOTH = "Do not repeat {call} without a change, nor try {other}: both failed."
+# A sentence and the positions of its events.
+_Sentence = tuple[str, tuple[int, ...]]
 
 
 def by_rules(study: Study) -> Draft:
     """Write a reflection without a model; the same episode always gives the same words."""
-    said, claims, fault, reason = "", [], study.episode.fault, study.reason
-    for text, places, detail in (*_course(study), *_ending(study)):
-        pieces = [piece.casefold() for piece in _pieces(detail)]
-        if not pieces or not all(piece in said for piece in pieces):
-            claims.append(claim(redact(text), places, study.episode))
-            said += text.casefold()
+    fault, reason = study.episode.fault, study.reason
+    said = dict.fromkeys((*_course(study), *_ending(study)))
+    claims = [claim(redact(text), places, study.episode) for text, places in said][:SENTENCES]
     strategy, parts = _strategy(study)
     # The error that ended the run may be of unknown origin; all other words are in cited events.
-    words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
+    told = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
-    tags = [study.episode.outcome, *((reason.kind,) if reason else ()), study.tool]
+    tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(
-        tuple(claims[:SENTENCES]),
+        tuple(claims),
         redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
-        tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cites))),
+        tuple(filter(None, tags)),
+        trust=lowest_trust((study.trust_in((study.tool, *told)), *map(study.floor, cites))),
         rule_trust=study.trust_in((study.tool, *parts)),
+        mended=bool(strategy and reason and reason.kind == "retry"),
     )
 
 
 def _course(study: Study) -> Iterator[_Sentence]:
-    """Yield sentences about what happened and why it went wrong."""
-    reason, events = study.reason, study.episode.events
+    """Yield sentences: which step failed with what, what was tried next, and what worked."""
+    reason, run, failed = study.reason, study.course, study.failed_steps
     if reason is None:
-        first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
-        for place, event in enumerate(events):
-            if event.type == "tool_call" and event.tool:
-                first.setdefault(clean(event.tool, ARGUMENT), place)
-        if names := tuple(first)[:ARGUMENTS]:
-            how = "succeeded by way of" if study.episode.outcome == "success" else "called"
-            yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
         return
-    yield _step(study, reason.at)
-    listed = reason.words.partition(": ")[2]
-    words = f"{reason.words[:1].upper()}{reason.words[1:].rstrip('. ')}."
-    tool, short = clean(study.tool, ARGUMENT), _MORE.sub("", listed)
-    sentence = _SENTENCES.get(reason.kind, "{words}")
-    if text := sentence.format(tool=tool, listed=short, words=words):
-        yield text, reason.evidence, "" if reason.kind == "repeated" else listed
+    yield _step(study, (*failed, reason.at)[0])
+    yield from _later(study)
+    if reason.kind == "retry":
+        new, _, between = _mend(study)
+        how = f"it worked {new}" if new else "the same call worked"
+        after = _actions(study, between)
+        said = f"After {after}, {how}." if after else f"Later {how}."
+        yield said, (*between, reason.at)
+    elif reason.kind == "unknown_tool":
+        yield f"The tool {clean(study.tool, ARGUMENT)} was not offered.", (reason.at,)
+    elif reason.kind == "repeated":
+        yield "The same call gave the same result again and again.", reason.evidence
+    elif reason.kind == "answer" and run.answer not in (None, reason.at):
+        listed = _MORE.sub("", reason.words.partition(": ")[2])  # no event holds the count
+        yield f"The answer took this from it: {listed}.", reason.evidence
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
-    """Yield sentences about the error that ended the run, and about the final answer."""
+    """Yield sentences about the error that ended the run, and about an answer without a failure."""
     fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
-        words = f": “{message}”" if message else ""
+        quoted = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
-        yield f"The run ended in {category or 'an error'}{words}.", places, ""
-    last = run.answer
+        yield f"The run ended in {category or 'an error'}{quoted}.", places
+    last, reason = run.answer, study.reason
     if last is None:
         last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
-    if last is not None and (study.reason is None or last != study.reason.at):
+    failed = study.tool and study.failed_steps
+    if last is not None and not failed and (reason is None or last != reason.at):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
         if text := clean(lines[-1] if lines else "", QUOTED):
-            yield f"The answer was “{text}”.", (last,), text
+            yield f"The answer was “{text}”.", (last,)
 
 
-def _step(study: Study, at: int) -> _Sentence:
+def _step(study: Study, at: int, failed: str = "") -> _Sentence:
+    """Return a sentence about a step and its result, and the positions of their events."""
     event, result = study.episode.events[at], study.course.result[at]
     action = _action(event)
     if result is None or result == at:
         if not (event.tool and event.type != "tool_call" and study.course.failure[at]):
-            return f"{action}.", (at,), ""
+            return f"{failed or action}.", (at,)
         result, action = at, clean(event.tool, ARGUMENT)  # a failed result whose call is unknown
     failure = study.course.failure[result]
-    line = study.failure[1] if study.failure[0] == result else ""
-    content = failure or ends(study.episode.events[result].content)
-    lines = trace.output(content).splitlines()
-    came = clean(line or next(filter(str.strip, lines), content), QUOTED)
-    how = "failed with" if failure else "gave"
-    said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
-    return said, tuple(dict.fromkeys((at, result))), ""
+    if failure:
+        came, how = trace.error_text(failure, QUOTED), f"{failed or f'{action} failed'} with"
+    else:
+        content = trace.output(study.episode.events[result].content)
+        came, how = next(iter(content.splitlines()), ""), f"{action} gave"
+    came = _TAG.sub("", clean(came, QUOTED))
+    said = f"{how} “{came}”." if came else f"{action} gave nothing."
+    return said, tuple(dict.fromkeys((at, result)))
+
+
+def _later(study: Study) -> Iterator[_Sentence]:
+    """Yield a sentence about the tries that failed after the first one."""
+    run, failed = study.course, study.failed_steps
+    if tries := _tries(study)[-3:]:
+        results = (run.result[at] or at for at in (failed[0], tries[-1]))
+        first, last = (signature("", trace.error_line(run.failure[at])) for at in results)
+        then = f"Then {_actions(study, tries)} failed"
+        alike = f"{then} in the same way.", tries
+        yield alike if first == last else _step(study, tries[-1], f"{then} too")
+    elif failed[1:] and study.reason and study.reason.kind == "cause":
+        yield "It failed again in the same way.", failed[:MOST_CITED]
+
+
+def _tries(study: Study) -> tuple[int, ...]:
+    """Return the other calls that failed after the first one, without repetitions."""
+    said = {_action(study.episode.events[at]): at for at in reversed(study.failed_steps)}
+    return tuple(sorted(said.values())[1:])
+
+
+def _actions(study: Study, places: Iterable[int]) -> str:
+    return ", then ".join(dict.fromkeys(_action(study.episode.events[at]) for at in places))
 
 
 def _action(event: Event) -> str:
     if not event.tool:
-        who = clean(event.agent or event.code, ARGUMENT) or "It"
+        who = {"user_message": "The user", "llm_response": "The agent"}.get(event.type, "It")
+        who = clean(event.agent or event.code, ARGUMENT) or who
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
-    tool, arguments = clean(event.tool, ARGUMENT), trace.object_arguments(event)
-    if isinstance(arguments, str):
-        text = clean(arguments, QUOTED)
-        return f"{tool} on “{text}”" if text else tool
-    plain = {k: v for k, v in arguments.items() if not isinstance(v, Mapping | list | tuple)}
-    pairs = [f"{clean(str(k), ARGUMENT)} “{clean(str(v), ARGUMENT)}”" for k, v in plain.items()]
-    return f"{tool} with {', '.join(pairs[:ARGUMENTS])}" if pairs else tool
+    arguments = list(trace.named_arguments(event).items())[:ARGUMENTS]
+    most = max(ARGUMENT, QUOTED // max(1, len(arguments)))
+    listed = ", ".join(_pair(name, value, most) for name, value in arguments)
+    return " with ".join(filter(None, (clean(event.tool, ARGUMENT), listed)))
+
+
+def _pair(name: str, value: str, most: int = QUOTED) -> str:
+    return f"{clean(name, ARGUMENT)} “{clean(value, most)}”".strip()
+
+
+def _mend(study: Study) -> tuple[str, str, list[int]]:
+    """Return how a call that worked differed from one that had failed, and the steps in between.
+
+    The differences are "with" or "without" arguments, or "" for an equal call. The steps are
+    positions of calls that worked.
+    """
+    events, failed = study.episode.events, study.failed_steps
+    evidence = study.reason.evidence if study.reason else ()
+    changes = trace.differences(events[failed[0]], events[evidence[-1]])[:ARGUMENTS]
+
+    def said(values: Iterable[tuple[str, str | None]]) -> str:
+        texts = (f"without {n}" if v is None else f"with {_pair(n, v)}" for n, v in values)
+        return " and ".join(texts)
+
+    new, old = said((name, now) for name, _, now in changes), said(c[:2] for c in changes)
+    return new, old, [at for at in evidence[:-1] if at not in failed]
 
 
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
     """Return a rule for next time and its words that come from events, or "" and () if unclear."""
-    reason, tool = study.reason, clean(study.tool, ARGUMENT)
+    reason, tool, events = study.reason, clean(study.tool, ARGUMENT), study.episode.events
     if reason is None or not tool:
-        # The fix that the error itself names, as findings of checks do.
+        # The fix of a check of a loop. In other runs the content of an error is what a tool said.
         at = study.failure[0]
-        event = study.episode.events[at] if at >= 0 else None
+        event = events[at] if at >= 0 and study.episode.source == LOOP else None
         if event is None or event.type != "error_event" or event.content in ("", event.error):
             return "", ()
         fix = clean(event.content, 2 * QUOTED)
         return fix, _pieces(fix)
-    changed = ""
-    if reason.kind == "retry":
-        changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
-        if changed in ("", "nothing"):
-            return "", ()
-    # The keys and values in the words of a change, `key: 'old' became 'new'`.
-    parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
-    words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
-    return _RULES.get(reason.kind, "").format(tool=tool, changed=changed), (tool, *words)
+    steps, rule = [*study.failed_steps, reason.at][:1], _RULES.get(reason.kind, "")
+    if reason.kind == "cause":
+        steps += _tries(study)[-1:]
+        rule = rule if len(steps) == 1 else _BOTH
+    elif reason.kind == "retry":
+        new, old, between = _mend(study)
+        after = _actions(study, between)
+        steps += [*between, reason.at]
+        rule = f"When {{call}} fails, do this first: {after}." if after else ""
+        if new:
+            first = f"First {after}. Then call" if after else "Call"
+            rule = f"{first} {tool} {new}: {old} it failed."
+    pairs = [
+        ("", tool),
+        *(pair for at in steps for pair in trace.named_arguments(events[at]).items()),
+    ]
+    parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
+    rule = rule.replace("{tool}", tool).replace("{other}", _action(events[steps[-1]]))
+    return rule.replace("{call}", _action(events[steps[0]])), parts
 
 
 def _pieces(text: str) -> tuple[str, ...]:
@@ -593,23 +686,25 @@ def _read_answer(
     lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
     strategy = " ".join(lines[:MOST_RULES])
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
-    words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
+    listed = [_safe(tag, 200)[:TAG].strip() for tag in listed]
     confidence = _share(answer.get("confidence"))
     places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
     places |= {*shown, *([-1] if study.episode.task or study.episode.goal else ())}
     if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
         places.add(len(study.episode.events))
     trust = lowest_trust(("model", *map(study.floor, places)))
+    rule_claim = Claim(strategy, (), tuple(find_unsupported(strategy, held)), "strategy")
     return Draft(
         tuple(kept),
-        "" if any(find_unsupported(strategy, held)) else strategy,
+        "" if rule_claim.unsupported else strategy,
         UNSURE if confidence is None else confidence,
-        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
+        tuple(filter(None, listed))[:TAGS],
         by,
         _share(answer.get("importance")),
         trust,
         trust,
-        tuple(each for each in claims if each.unsupported),
+        tuple(each for each in (*claims, rule_claim) if each.unsupported),
+        bool(strategy),
     )
 
 

@@ -14,7 +14,16 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Reflection, Remembered, State, Trust, release_command
+from heedful.lessons.consolidate import Lesson, Proposal
+from heedful.lessons.lesson import (
+    Example,
+    Reflection,
+    Remembered,
+    Scope,
+    State,
+    Trust,
+    release_command,
+)
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
@@ -26,7 +35,7 @@ from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode, StoredLoop
-from heedful.store.store import Store
+from heedful.store.store import Db, Store
 from heedful.traces.episode import LOOP, Episode, Limits
 from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
@@ -40,6 +49,7 @@ RECORDED = 2_000
 STRONGER = 1.1
 DEFAULT = Prompts()
 FAILED = "reflection_generation_failed"  # the event in the log
+LIVE = ("candidate", "verified")  # the states of lessons that may be recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,13 @@ class Reflected:
     """The result of reflecting on one episode.
 
     `reflection` and `strategy` are the lessons. `claims` are the sentences of the reflection with
-    the events they cite, `dropped` the sentences that their events do not support. `signals` are
-    the signs of a mistake in the episode. `known` is how often the same failure was seen before; if
-    it is above 0, no model was asked. `error` says why a model's answer was not used. `stored` has
-    the results of storing both lessons. `again` is true if this episode was reflected on before.
-    `busy` is true if another process is reflecting on it, or was until a few seconds ago.
+    the events they cite. `dropped` are the sentences, and the strategy, of a model that the events
+    do not support, each with the reason as `why`. `signals` are the signs of a mistake in the
+    episode. `known` is how often the same failure was seen before; if it is above 0, no model was
+    asked, and the lessons have the stored words unless the new ones are better. `error` says why a
+    model's answer was not used. `stored` has the results of storing both lessons. `again` is true
+    if this episode was reflected on before. `busy` is true if another process is reflecting on it,
+    or was until a few seconds ago.
     """
 
     reflection: Reflection
@@ -75,6 +87,17 @@ class Reflected:
     def by(self) -> str:
         """The author of the reflection: "rules", or the name of a model."""
         return str(self.reflection.meta["by"])
+
+    @property
+    def importance(self) -> float:
+        """The importance that the author claims, 0..1; by default `reflection.importance`, ours."""
+        rated = self.reflection.meta.get("rated")
+        return self.reflection.importance if rated is None else float(rated)
+
+    @property
+    def confidence(self) -> float:
+        """How sure the author is, 0..1."""
+        return float(self.reflection.meta["confidence"])
 
     @property
     def state(self) -> State:
@@ -268,6 +291,10 @@ class _Reflector:
             past = await store.read(scope, exposures.past, episode.id)
             ids = {id for each in past.exposures if each.shown for id in each.examples}
             entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
+        rows: Sequence[Mapping[str, Any]] = ()
+        if self.memory is not None:
+            store, scope = self.memory.store, self.memory.scope
+            rows = await store.read(scope, lessons.of_failure, study.signature.digest)
         parents = tuple(sorted(entry.id for entry in entries))
         task = redact(study.episode.task)[: records.LONGEST]
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
@@ -278,7 +305,7 @@ class _Reflector:
             if kind == "strategy":
                 name, tags = strategy_signature(name, text), (*tags, kind)
             trust = lowest_trust((trust, *floor))
-            return Reflection(
+            own = Reflection(
                 kind,
                 name,
                 name.error_type,
@@ -288,36 +315,97 @@ class _Reflector:
                 state=initial_state(trust),
                 trust=trust,
                 importance=weight,
-                tags=tags,
+                tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
                 parents=parents,
-                meta=_meta(study, draft, digest, self.related),
+                meta=_meta(study, draft, digest, self.related, kind),
             )
+            if (
+                kind == "strategy"
+                and draft.strategy
+                and not (study.tool or draft.by != drafts.RULES)
+            ):
+                return own  # the fix of a check; if another one contradicts it, a person decides
+            return _with_stored_words(own, study, [row for row in rows if row["kind"] == kind])
 
         reflection = lesson("reflection", draft.text(study.episode), draft.trust, importance)
-        strategy = None
-        if draft.strategy:
-            stronger = min(1.0, round(importance * STRONGER, 6))
-            strategy = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
+        strategy, rule, trust = None, draft.strategy, draft.rule_trust
+        for row in rows if not rule else ():
+            if row["kind"] == "strategy":
+                rule, trust = row["text"], lowest_trust((trust, row["trust"]))
+        if rule:
+            strategy = lesson("strategy", rule, trust, min(1.0, round(importance * STRONGER, 6)))
         return Reflected(reflection, strategy, draft.claims, draft.dropped, study.signals)
 
 
+# What is kept of the author of stored words.
+AUTHOR = ("by", "confidence", "rated", "mended", "ungrounded", "source_event_ids")
+
+
+def _with_stored_words(
+    own: Reflection, study: Study, rows: Sequence[Mapping[str, Any]]
+) -> Reflection:
+    """Return a lesson in the best of the stored words, unless its own words are better."""
+    best = min(rows, key=_worth, default=None)
+    if best is None or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
+        return own
+    name = study.signature if own.kind == "reflection" else None
+    meta = {name: best["meta"][name] for name in AUTHOR if name in best["meta"]}
+    return replace(
+        own,
+        signature=name or strategy_signature(study.signature, best["text"]),
+        text=best["text"],
+        importance=best["importance"],
+        tags=tuple(best["tags"]),
+        meta={**own.meta, **meta},
+    )
+
+
+def _worth(one: Mapping[str, Any]) -> tuple[int, bool]:
+    """Return the order of words, best first: by trust, then those that say what worked."""
+    return records.ORDER.index(one["trust"]), not one["meta"].get("mended")
+
+
+def _record(
+    db: Db, scope: Scope, digest: str, made: Sequence[Reflection], **limits: Any
+) -> list[Remembered]:
+    """Write the lessons of an episode; a strategy supersedes older ones that are worth less."""
+    answers = episodes.record_lessons(db, scope, digest, made, **limits)
+    new = {answer.id for answer, one in zip(answers, made, strict=True) if one.kind == "strategy"}
+    rows = lessons.of_failure(db, scope, made[0].signature.digest)
+    live = {row["id"]: row for row in rows if row["kind"] == "strategy" and row["state"] in LIVE}
+    for id in new & live.keys():
+        older = tuple(n for n, row in live.items() if _worth(live[id]) < _worth(row))
+        if older:
+            change = Proposal("reword", older, id, "the new rule says what worked")
+            facts = ("id", "kind", "signature", "error_type", "text", "state", "trust")
+            expected = {n: Lesson(*(row[fact] for fact in facts)) for n, row in live.items()}
+            report = {"mode": "lite", "before": lessons.count(db, scope)}
+            patterns.supersede(db, scope, report, [change], expected, "heedful")
+    return answers
+
+
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
-    lessons = [each for each in (made.reflection, made.strategy) if each is not None]
-    answers = await write_lessons(memory, lessons, episodes.record_lessons, digest)
+    made_lessons = [each for each in (made.reflection, made.strategy) if each is not None]
+    answers = await write_lessons(memory, made_lessons, _record, digest)
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
 
 
-def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
-    episode = study.episode
+def _meta(
+    study: Study, draft: Draft, digest: str, related: Sequence[str], kind: str
+) -> Mapping[str, Any]:
+    episode, rated = study.episode, draft.rated
+    if rated is not None and kind == "strategy":
+        rated = min(1.0, round(rated * STRONGER, 6))
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {
         "by": draft.by,
         "layer": "rm",
         "confidence": draft.confidence,
-        "rated": draft.rated,
+        "rated": rated,
+        "mended": kind == "strategy" and draft.mended,
         "outcome": episode.outcome,
         "task_description": redact(episode.task)[: records.LONGEST],
         "event_count": len(episode.events) + episode.omitted,

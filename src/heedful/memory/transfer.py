@@ -76,24 +76,23 @@ class Transfers:
         self,
         file: File,
         *,
-        vectors: bool = True,
         force: bool = False,
         progress: TransferProgress | None = None,
     ) -> Exported:
         """Write everything learnt, as of one moment, to a path or an open binary file.
 
         A path is written completely or not at all; an existing file is replaced only with `force`.
-        Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
+        The file has no vectors; `reembed` computes them. Raises InvalidInput, StoreError.
         """
         if isinstance(file, str | os.PathLike):
             with _replace(Path(file), force) as out:
-                return await self.export(out, vectors=vectors, progress=progress)
+                return await self.export(out, progress=progress)
         digest, counts, size, running = sha256(), Counter[str](), 0, True
 
         def work(db: Db, scope: Scope) -> None:
             nonlocal size
             total = 0
-            for record in records.export_records(db, scope, vectors):
+            for record in records.export_records(db, scope):
                 if not running:  # the caller was cancelled, and the file may be closed
                     raise StoreError("the export was cancelled")
                 line = records.encode(record)

@@ -5,7 +5,6 @@ heedful does not limit how slowly the headers of a request arrive; a reverse pro
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ipaddress
 import json
@@ -144,7 +143,6 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
         super().__init__(config)
         self._ready = ready
-        self.cut = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -154,21 +152,13 @@ class _Server(uvicorn.Server):
         """Let running requests finish after the first signal; stop at once after the second."""
         self.force_exit, self.should_exit = self.should_exit, True
 
-    async def _wait_tasks_to_complete(self) -> None:
-        """Wait for the running requests; store in `cut` how many have not finished in time."""
-        try:
-            await super()._wait_tasks_to_complete()
-        except asyncio.CancelledError:
-            self.cut = len(self.server_state.tasks)
-            raise
-
 
 async def listen(
     app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
-) -> int:
+) -> None:
     """Serve until SIGTERM or Ctrl-C; then running requests have `drain` seconds to finish.
 
-    Call `ready` when the service accepts requests. Return the number of unfinished requests.
+    Call `ready` when the service accepts requests.
     """
     config = uvicorn.Config(
         app,
@@ -183,6 +173,4 @@ async def listen(
         timeout_graceful_shutdown=max(1, round(drain)),
         h11_max_incomplete_event_size=16 * 1024,  # the most bytes of request headers
     )
-    server = _Server(config, ready)
-    await server.serve([listener])
-    return server.cut
+    await _Server(config, ready).serve([listener])

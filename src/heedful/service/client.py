@@ -1,4 +1,7 @@
-"""An HTTP client of the service, with the methods, records and errors of the library."""
+"""An HTTP client of the service: what an agent calls, with the records and errors of the library.
+
+`Client.call` reaches every other route, such as those of operators.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -20,19 +23,16 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
-from heedful.lessons.consolidate import Mode
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
 from heedful.loop.replay import Figures
-from heedful.memory.dream import Dream
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState, StoredLoop
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> StoredLoop:
+    ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -193,7 +193,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         policy.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
-        return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
+        return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -217,9 +217,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         body |= {"checks": list(checks), "usage": usage}
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> StoredLoop:
-        """Return a loop with its attempts and decisions. Raises NotFound."""
-        return (await self._ask(schemas.LoopRecord, "GET", "loops", loop)).stored
+    async def loop(self, loop: str) -> Plain:
+        """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
+        return cast("Plain", await self.call("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -245,18 +245,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
     async def replay(
-        self,
-        policies: Sequence[Policy | str],
-        *,
-        loops: Sequence[str] | None = None,
-        limit: int = 1_000,
+        self, policies: Sequence[Policy | str], *, limit: int = 1_000
     ) -> list[Figures]:
-        """Replay policies on recorded loops; return, for each policy, its attempts and lost loops.
+        """Replay policies on the newest `limit` loops; return the figures of each policy.
 
-        A loop is lost if it was solved as recorded, but the policy stops before the solution. The
-        recorded loops are `loops`, by default the newest `limit` loops.
+        A loop is lost if it was solved as recorded, but the policy stops before the solution.
         """
-        body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
+        body = {"policies": list(policies), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory
@@ -355,102 +350,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in `state`, or all episodes, newest first."""
         return self._pages("episodes", state=state)
-
-    def reflections(
-        self,
-        *,
-        kind: str = "",
-        error_type: str = "",
-        tag: str = "",
-        state: records.State | None = None,
-    ) -> AsyncIterator[Plain]:
-        """Yield the lessons that match all filters, newest first."""
-        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
-
-    async def reflection(self, id: int) -> Plain:
-        """Return the lesson with this id. Raises NotFound."""
-        return cast("Plain", await self.call("GET", "reflections", id))
-
-    async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the protection.
-
-        The service records `why`. Raises NotFound, Forbidden.
-        """
-        await self._edit(id, "pinned", pinned, why)
-
-    async def restore(self, id: int, *, why: str = "") -> None:
-        """Restore a lesson that a proof retired, and record `why`. Raises NotFound, Forbidden."""
-        await self._edit(id, "restored", True, why)
-
-    async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
-        """Set a field of a lesson; try again if the lesson was edited in the meantime."""
-        while True:
-            headers = {"if-match": (await self.reflection(id))["edition"]}
-            body = {name: value, "why": why}
-            with suppress(errors.Changed):
-                await self.call("PATCH", "reflections", id, body=body, headers=headers)
-                return
-
-    @property
-    def quarantine(self) -> Quarantine:
-        """Return the project's quarantine, with methods that show, release, reject and revoke."""
-        return Quarantine(self)
-
-    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, if recall stays as good; `dry_run` changes nothing."""
-        body = {"mode": mode, "dry_run": dry_run}
-        answer = await self.call("POST", "dreams", body=body)
-        return _read(Dream, {**answer, "found": answer["nothing"]})
-
-    async def dreams(self, limit: int = 20) -> list[Dream]:
-        """Return the newest dreams (consolidations), newest first."""
-        rows = (await self.call("GET", "dreams", limit=limit))["items"]
-        return [_read(Dream, {**row, "found": row["nothing"]}) for row in rows]
-
-    async def rollback(self, dream: int, *, why: str = "") -> int:
-        """Undo a dream; return the number of restored lessons. Raises NotFound, RollbackRefused."""
-        answer = await self.call("POST", "dreams", dream, "rollback", body={"why": why})
-        return _read(int, answer["lessons"])
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantine:
-    """The quarantine of a project, as `Client.quarantine` returns it.
-
-    To release, reject or revoke, the key needs the permission `approve`.
-    """
-
-    client: Client
-
-    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """Return the lessons in quarantine that wait for a ruling, newest first."""
-        page = await self.client.call("GET", "quarantine", limit=limit)
-        return _read(list[QuarantinedLesson], page["items"])
-
-    async def show(self, id: int) -> QuarantinedLesson:
-        """Return a lesson that is or was in quarantine, with its provenance. Raises NotFound."""
-        return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
-
-    async def release(self, id: int, *, why: str = "") -> None:
-        """Release a lesson from quarantine with trust operator. Raises NotFound, NotQuarantined."""
-        await self.client.call("POST", "quarantine", id, "release", body={"why": why})
-
-    async def reject(self, id: int, *, why: str = "") -> None:
-        """Retire a lesson in quarantine; never recall its text. Raises NotFound, NotQuarantined."""
-        await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
-
-    async def revoke(
-        self, source: str, *, why: str = "", dry_run: bool = False
-    ) -> RevocationResult:
-        """Remove everything derived from a source; `dry_run` only counts it. Raises NotFound."""
-        body = {"source": source, "why": why, "dry_run": dry_run}
-        answer = await self.client.call("POST", "quarantine", "revoke", body=body)
-        return _read(RevocationResult, answer)
-
-    async def log(self, limit: int = 50) -> list[Plain]:
-        """Return the newest rulings on lessons and sources, each with its author and reason."""
-        page = await self.client.call("GET", "quarantine", "log", limit=limit)
-        return _read(list[Plain], page["items"])
 
 
 def _document(record: Any) -> Any:

@@ -199,10 +199,7 @@ async def answer_once(
         async def hold(message: Message) -> None:
             sent.append(message)
 
-        effects = Effects(
-            lambda db, n, effect: write_effect(db, call, n, effect), before.effects, before.next
-        )
-        with effects:
+        with Effects(lambda db, n, effect: write_effect(db, call, n, effect), before.effects):
             await app(scope, receive, hold)
         start, *rest = sent
         body = b"".join(part.get("body", b"") for part in rest)

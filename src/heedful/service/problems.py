@@ -29,7 +29,7 @@ REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = {"Retry-After": "1"}  # for errors with an unknown waiting time
 # Attributes of errors that a problem contains, and that the client sets on the error it raises.
-ATTRIBUTES = "allowed count edition field first id kind quota source state".split()
+ATTRIBUTES = "allowed count edition field id kind quota source state".split()
 
 
 @dataclass(eq=False)

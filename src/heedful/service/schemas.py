@@ -16,11 +16,12 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
+from heedful.memory.draft import Claim
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
+from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
@@ -187,10 +188,9 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to replay on the loops with these ids, or on the newest `limit` loops."""
+    """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
@@ -272,14 +272,6 @@ class AttemptRecord(Answer):
         """Return an attempt with its output."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
-    @property
-    def attempt(self) -> record.Attempt:
-        """Return the attempt as a record of the library."""
-        text = None if self.output is None else record.Candidate.of(self.output).text
-        plain = self.model_dump(exclude={"digest", "output"})
-        plain["candidate"] = {"digest": self.digest, "text": text}
-        return codec.from_document(record.Attempt, plain)
-
 
 class DecisionRecord(Answer):
     """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
@@ -296,12 +288,6 @@ class DecisionRecord(Answer):
         """Return a decision with the code of its reason."""
         verdict = codec.verdict_to(decision.verdict)
         return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
-
-    @property
-    def decision(self) -> decide.Decision:
-        """Return the decision as a record of the library."""
-        plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
-        return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
@@ -330,18 +316,6 @@ class LoopRecord(LoopSummary):
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
-
-    @property
-    def stored(self) -> StoredLoop:
-        """Return the stored loop, without its journal."""
-        goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
-        attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
-        loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
-        head = Head(self.task, self.goals, self.policy, self.context)
-        outputs = tuple(one.output for one in self.made)
-        decisions = tuple(one.decision for one in self.decisions)
-        times = self.created, self.updated
-        return StoredLoop(self.id, head, loop, outputs, decisions, {}, 0, *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,14 +372,19 @@ RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release
 class ReflectionOutcome(Answer):
     """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
 
-    `known` is how often the failure was seen before. `written` names the stored lessons. If one
-    waits in quarantine, `release` is the command that releases it.
+    `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
+    recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
+    events do not contain. `known` is how often the failure was seen before. `written` names the
+    stored lessons. If one waits in quarantine, `release` is the command that releases it.
     """
 
     text: str
     by: str
     strategy: str | None
     importance: float
+    heedful_importance: float
+    confidence: float
+    dropped: tuple[Claim, ...]
     state: lessons.State
     trust: lessons.Trust
     release: str
@@ -416,7 +395,8 @@ class ReflectionOutcome(Answer):
     def of(cls, result: reflect.Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
+        own = result.reflection.importance
+        return cls.read(result, strategy=rule, written=result.stored, heedful_importance=own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,17 +594,6 @@ class ProofAnswer:
 # Quarantine and dreams
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
-
-
-class Ruling(Answer):
-    """A ruling on a lesson or a source, with its author and reason."""
-
-    action: str
-    subject: str
-    by: str
-    why: str
-    record: dict[str, Any]
-    at: float
 
 
 class Revocation(Body):

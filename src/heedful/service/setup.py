@@ -36,7 +36,6 @@ class Metrics:
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons recalled", **to)
         self.traces: Counter = Counter(
             "heedful_traces", "Traces that ended, and refused spans", outcome, **to
         )

@@ -13,7 +13,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
@@ -118,17 +117,16 @@ def page(
     scope: Scope,
     limit: int,
     state: str = "",
-    at: float = inf,
-    digest: str = "",
+    before: str = "",
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
     """Return up to `limit` episodes in `state` ("": in any state), newest first.
 
-    Returns only episodes that were stored before the time `at`, or at this time with a lower digest
-    than `digest`. Their `record` is empty unless `whole` is set.
+    `before` is the digest of an episode: only older episodes are returned. Their `record` is empty
+    unless `whole` is set.
     """
-    values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
+    values = {"state": state, "limit": limit, "cursor": before, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 

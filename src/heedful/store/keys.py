@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 import re
 import secrets
 import time
@@ -18,16 +17,13 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
-from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
+from heedful.errors import Conflict, Forbidden, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import Db, Row, Store, from_row, holds
+from heedful.store.store import SKIP, Db, Row, Store, from_row, holds
 
-_log = logging.getLogger("heedful")
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 MAY = ("read", "recall", "write", "approve", "admin")
-# The use of a key is recorded at most once in this many seconds.
-USED_EVERY = 60.0
 _TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
 # A guess of an unknown key is compared with this hash, so that it takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
@@ -49,7 +45,6 @@ class Key:
     by: str
     at: float
     expires: float | None = None
-    used: float | None = None
     revoked: float | None = None
 
     @property
@@ -72,7 +67,8 @@ async def create(
     """Create a key; return it and its full text, which the store does not hold.
 
     Pass an `id` from `new_id` to know the id beforehand. If an idempotent call is repeated, this
-    returns the key that the first call created, and "" as its text. Raises InvalidInput.
+    returns the key that the first call created, and "" as its text. Raises InvalidInput, and
+    Conflict if another key has this id.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -88,33 +84,29 @@ async def create(
     name = redact(name)  # a caller may send anything
     key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
     made = await store.write(Scope(tenant), insert, key, _hash(secret))
-    return made, f"{made.shown}_{secret}" if made.id == key.id else ""
+    return made, f"{made.shown}_{secret}" if made is key else ""
 
 
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
-    """Insert a key with the hash of its secret, and return the key."""
+    """Insert a key with the hash of its secret, and return the key. Raises Conflict."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    db.insert("key", {**asdict(key), **lists, "hash": hash})
+    if not db.insert("key", {**asdict(key), **lists, "hash": hash}, SKIP).rowcount:
+        raise Conflict(f"a key with the id {key.id} exists; leave the id out, or give another")
     return key
 
 
 async def holder(store: Store, token: str) -> Key:
-    """Return the key whose full text is `token`, and record its use.
+    """Return the key whose full text is `token`.
 
     Raises KeyRefused if the key is unknown, revoked or expired.
     """
     parts = _TOKEN.fullmatch(token)
     key, hash = await store.read(Scope(), find, parts[1]) if parts else (None, _NOBODY)
     same = hmac.compare_digest(_hash(parts[2]) if parts else _NOBODY, hash)
-    now = time.time()
-    if key is None or not same or key.revoked is not None or (key.expires or inf) <= now:
+    ended = key is None or key.revoked is not None or (key.expires or inf) <= time.time()
+    if key is None or ended or not same:
         raise KeyRefused("the key is unknown, revoked or expired; heedful key create makes one")
-    if (key.used or 0.0) < now - USED_EVERY:
-        try:
-            await store.write(Scope(key.tenant), use, key.id)
-        except StoreUnavailable as error:  # a call that only reads continues
-            _log.warning("could not record the use of key %s: %s", key.id, error)
     return key
 
 
@@ -122,12 +114,6 @@ def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     """Return the key with this id, of any tenant (or None), and the hash of its secret."""
     row = db.run("find_key", {"id": id}).fetchone()
     return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
-
-
-@holds("keys")
-def use(db: Db, scope: Scope, id: str) -> None:
-    """Record that a key was used now."""
-    db.run("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
 
 
 def any_key(db: Db, scope: Scope) -> bool:
@@ -138,10 +124,9 @@ def any_key(db: Db, scope: Scope) -> bool:
     return bool(db.run("any_key").fetchone()["n"])
 
 
-def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return a tenant's keys, newest first; with `after` (a key's time and id), only older keys."""
-    at, id = after or (inf, "")
-    values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
+def newest(db: Db, scope: Scope, limit: int, before: str = "") -> list[Key]:
+    """Return a tenant's keys, newest first; with `before` (a key's id), only older keys."""
+    values = {"tenant": scope.tenant, "cursor": before, "limit": limit}
     return [from_row(Key, row) for row in db.run("list_keys", values)]
 
 

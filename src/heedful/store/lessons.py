@@ -215,6 +215,16 @@ def known(db: Db, scope: Scope, wanted: Sequence[Reflection | None]) -> tuple[Re
     return tuple(found)
 
 
+def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
+    """Return the reflection on a failure and its strategies as plain data, oldest first.
+
+    Quarantined lessons are returned, too; retired and superseded ones are not.
+    """
+    rows = db.all("read_failure", scope, signature=signature, name=f"reflection/{signature}")
+    texts = ("tags", "meta")
+    return [{**dict(row), **{name: json.loads(row[name]) for name in texts}} for row in rows]
+
+
 def begin_anew(db: Db, values: Plain) -> None:
     """Prepare a lesson for a new text with the trust "operator" or "measured".
 
@@ -357,8 +367,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
     With `waiting`, return instead those that have waiting episodes or unfinished traces.
     """
-    rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
-    return [Scope(*row) for row in rows]
+    return [Scope(*row) for row in db.run("scopes", {"waiting": waiting}).fetchall()]
 
 
 def plain(row: Row) -> Mapping[str, Any]:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from math import inf
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
@@ -234,13 +233,7 @@ def newest(
 
     `before` is the id of a loop: only older loops are returned, and none if this loop is missing.
     """
-    at = {"created": inf, "n": 0}
-    if before:
-        row = db.one("read_loop", scope, id=before)
-        if row is None:
-            return []
-        at = {"created": row["created"], "n": row["n"]}
-    rows = db.all("newest_loops", scope, limit=limit, prefix=prefix, **at)
+    rows = db.all("newest_loops", scope, limit=limit, prefix=prefix, cursor=before)
     return [_stored(db, row) for row in rows]
 
 

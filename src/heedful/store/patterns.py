@@ -289,6 +289,9 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     for row in db.select("before", "supersession", merged, "order by subject"):
         child = json.loads(row["before"])["lesson"]
         back += sum(one["back"] for one in db.all("delete_became", scope, child=child))
+    for one in known[0]["proposals"]:
+        if one["action"] == "reword" and one["outcome"] == "done":
+            db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})
     db.update("dream", {"id": id}, {"undone": time.time()})
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

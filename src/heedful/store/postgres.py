@@ -15,17 +15,14 @@ import asyncio
 import os
 import random
 import re
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeVar
-from weakref import finalize
+from weakref import WeakValueDictionary, finalize
 
 import psycopg
 from psycopg import errors, sql
@@ -51,42 +48,6 @@ from heedful.store.sqlite import invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-
-
-class Turns:
-    """Locks for tasks of all event loops. One task at a time holds a key; others queue for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: dict[Hashable, deque[Future[None]]] = {}
-
-    async def take(self, keys: Sequence[Hashable]) -> None:
-        """Acquire the keys one after the other; all callers must list keys in the same order."""
-        for number, key in enumerate(keys):
-            turn: Future[None] = Future()
-            with self._lock:
-                if key not in self._waiting:
-                    self._waiting[key] = deque()
-                    continue
-                self._waiting[key].append(turn)
-            try:
-                await asyncio.wrap_future(turn)
-            except asyncio.CancelledError:
-                had = not turn.cancel()  # the turn came at the same moment
-                self.give(keys[: number + had])
-                raise
-
-    def give(self, keys: Sequence[Hashable]) -> None:
-        """Release the keys; the task that has waited longest for a key acquires the key."""
-        with self._lock:
-            for key in keys:
-                while waiting := self._waiting[key]:
-                    turn = waiting.popleft()
-                    if turn.set_running_or_notify_cancel():
-                        turn.set_result(None)
-                        break
-                else:
-                    del self._waiting[key]
 
 
 STREAMED = 1_000  # rows that the server sends at a time
@@ -455,19 +416,19 @@ class _Pool(Threads[Session]):
 
     def forked(self) -> None:
         super().forked()
-        self._turns = Turns()
+        self._turns = WeakValueDictionary[Any, asyncio.Lock]()
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
-        """Run `job` on a thread and return its result. Meanwhile no other job has its `locks`."""
-        turns = self._turns
-        await turns.take(locks)
-        try:
-            answer = self.submit(job)
-        except RuntimeError:  # the interpreter ends
-            turns.give(locks)
-            raise
-        answer.add_done_callback(lambda _: turns.give(locks))
-        return await asyncio.wrap_future(answer)
+        """Run `job` on a thread and return its result.
+
+        Tasks of this event loop that need the same `locks` wait here, others in the database.
+        """
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as turns:
+            for lock in locks:
+                turn = self._turns.setdefault((loop, lock), asyncio.Lock())
+                await turns.enter_async_context(turn)
+            return await asyncio.wrap_future(self.submit(job))
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
         """Run `work` in a transaction and return its result; retry if the database asks."""

@@ -389,8 +389,8 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
     if values["near"] is None:
         return []
-    name = "nearest" if one.all else "nearest_of"
-    return one.read(id for (id,) in one.db.run(name, {**one.values, **values}))
+    among = "" if one.all else json.dumps(list(one.filtered))
+    return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
 
 
 # The characters of a blank task. A blank task gets no vector.

@@ -166,7 +166,6 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
-BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 
@@ -255,15 +254,10 @@ def _write_ahead(db: Connection, deadline: float) -> None:
 
 
 def _is_current(db: Connection, path: str) -> bool:
-    """Return True if the schema is up to date. Raises StoreNewer, StoreOlder, StoreCorrupt."""
+    """Return True if the schema is up to date. Raises StoreNewer, StoreCorrupt."""
     application = db.execute("pragma application_id").fetchone()[0]
     version = db.execute("pragma user_version").fetchone()[0]
     tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
-    if application == BEFORE:
-        raise errors.StoreOlder(
-            f"{path} was made before the first release of heedful and cannot be read any more; "
-            "export its lessons with the version that made it, or move the file away"
-        )
     if application != APPLICATION and (tables or version):
         raise errors.StoreCorrupt(f"{path} is another program's database; name another file")
     if version > SCHEMA:

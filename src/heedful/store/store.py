@@ -21,11 +21,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
-from importlib import import_module
 from queue import SimpleQueue
 from typing import (
     Any,
@@ -41,10 +39,9 @@ from typing import (
 )
 from weakref import WeakSet
 
-from heedful.errors import LeaseLost, StoreCorrupt
+from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact
-from heedful.store.records import StoredLoop
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -447,21 +444,18 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 class Effects:
     """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
-    Every write is an effect, except claiming a loop, which may be repeated. `record` is called to
-    store the number and the result of an effect; numbers begin at `first`. `known` holds the
-    effects that an earlier run of the same call stored. They are not written again: the call
-    continues with their stored results.
+    Every write is an effect, except one that returns a StoredLoop: a loop may be claimed again.
+    `record` is called to store the number and the result of an effect. `known` holds the effects
+    that an earlier run of the same call stored. They are not written again: the call continues with
+    their stored results.
     """
 
     def __init__(
-        self,
-        record: RecordEffect | None = None,
-        known: Sequence[Mapping[str, Any]] = (),
-        first: int = 0,
+        self, record: RecordEffect | None = None, known: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._record = record
         self._known = list(known)
-        self._next = first
+        self._next = len(known)
         self._extras: list[Extra] = []
 
     def __enter__(self) -> Effects:
@@ -481,27 +475,29 @@ class Effects:
         """Run `extra` in the same transaction as the next write of this call."""
         self._extras.append(extra)
 
-    async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Return the stored result of the write `name`; the first time, run and commit `work`."""
+    async def write(self, of: Callable[..., T], work: Work[T], commit: Commit[T]) -> T:
+        """Return the stored result of the function `of`; the first time, run and commit `work`."""
+        if "StoredLoop" in of.__annotations__.get("return", ""):
+            return await commit(work)
+        name = f"{of.__module__.rpartition('.')[2]}.{of.__qualname__}"
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
-            known: T = _value(self._known.pop(0)["value"])
+            known: T = _adapter(of).validate_python(self._known.pop(0)["value"])
             return known
         n, extras = self._next, tuple(self._extras)
         self._next += 1
 
         def whole(db: Db) -> T:
             value = work(db)
-            if not isinstance(value, StoredLoop):
-                for extra in extras:
-                    extra(db)
-                if self._record is not None:
-                    self._record(db, n, {"name": name, "value": _plain(value)})
+            for extra in extras:
+                extra(db)
+            if self._record is not None:
+                plain = _adapter(of).dump_python(value, mode="json")
+                self._record(db, n, {"name": name, "value": plain})
             return value
 
         value = await commit(whole)
-        if not isinstance(value, StoredLoop):
-            self._extras = [extra for extra in self._extras if extra not in extras]
+        self._extras = [extra for extra in self._extras if extra not in extras]
         return value
 
 
@@ -516,50 +512,12 @@ def also(extra: Extra) -> None:
     current.also(extra)
 
 
-def _plain(value: Any) -> Any:
-    """Return the result of a write as JSON data. Raises TypeError if it has no JSON form."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case tuple():
-            return {"@": "tuple", "of": [_plain(one) for one in value]}
-        case list():
-            return [_plain(one) for one in value]
-        case Mapping():
-            return {"@": "dict", "of": [[str(key), _plain(one)] for key, one in value.items()]}
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            kind = type(value)
-            held = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-            return {"@": f"{kind.__module__}:{kind.__qualname__}", "of": held}
-        case _:
-            raise TypeError(f"the result of a write is no plain value: {type(value).__name__}")
+@cache
+def _adapter(work: Callable[..., Any]) -> Any:
+    """Return pydantic's adapter of the type that `work` returns."""
+    from pydantic import TypeAdapter
 
-
-def _value(plain: Any) -> Any:
-    """Turn the JSON data of `_plain` back into the value."""
-    match plain:
-        case list():
-            return [_value(one) for one in plain]
-        case {"@": "tuple", "of": parts}:
-            return tuple(_value(one) for one in parts)
-        case {"@": "dict", "of": pairs}:
-            return {key: _value(one) for key, one in pairs}
-        case {"@": str(kind), "of": held}:
-            return _kind(kind)(**{k: _value(v) for k, v in held.items()})
-        case _:
-            return plain
-
-
-def _kind(name: str) -> Any:
-    """Return heedful's dataclass with the name `module:class`. Raises StoreCorrupt."""
-    module, _, inner = name.partition(":")
-    kind = None
-    if module.startswith("heedful."):
-        with suppress(ImportError):
-            kind = getattr(import_module(module), inner, None)
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise StoreCorrupt(f"the stored result of a call has the unknown kind {name!r}")
-    return kind
+    return TypeAdapter(get_type_hints(work).get("return", Any))
 
 
 KEPT = 86_400.0  # seconds
@@ -580,13 +538,12 @@ class Call:
 class Before:
     """The stored effects and the stored answer of a call.
 
-    `digest` is "" if nothing is stored. `next` is the number of the call's next effect.
+    `digest` is "" if nothing is stored.
     """
 
     digest: str = ""
     effects: tuple[Mapping[str, Any], ...] = ()
     answer: Mapping[str, Any] | None = None
-    next: int = 0
 
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
@@ -596,7 +553,7 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
         return Before()
     plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
     answer = plain.pop(ANSWER, None)
-    return Before(rows[0]["digest"], tuple(plain.values()), answer, max(plain, default=-1) + 1)
+    return Before(rows[0]["digest"], tuple(plain.values()), answer)
 
 
 @holds("answers")
@@ -650,8 +607,7 @@ class Store:
         effects = _effects.get()
         if effects is None or not effects.in_call:
             return await commit(lambda db: work(db, scope, *args, **kwargs))
-        name = f"{work.__module__.rpartition('.')[2]}.{work.__qualname__}"
-        return await effects.write(name, lambda db: work(db, scope, *args, **kwargs), commit)
+        return await effects.write(work, lambda db: work(db, scope, *args, **kwargs), commit)
 
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

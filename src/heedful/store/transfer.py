@@ -12,9 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import struct
 import time
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -36,13 +34,13 @@ from heedful.lessons.lesson import (
     clip,
     digest_of,
 )
-from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
+from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, exposures, lessons, needs_psycopg, shown
 from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
-from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, storable, token
+from heedful.store.store import SKIP, Db, Row, from_row, key_of, short, storable, token
 
 # The action of the ruling that records who vouches for an import. It is never exported.
 IMPORT = "import"
@@ -121,14 +119,6 @@ class LessonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vector:
-    """A vector of an export: base64 of little-endian 32-bit floats."""
-
-    space: str
-    data: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
     """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
 
@@ -148,7 +138,6 @@ class ExampleRecord:
     example: Example
     words: str | None
     sources: tuple[str, ...]
-    vector: Vector | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,14 +262,6 @@ def decode(line: bytes) -> Record:
                 raise InvalidInput(
                     "signature", record.signature, f"the signature of its pattern, {right}"
                 )
-        case ExampleRecord(vector=Vector() as vector):
-            try:
-                data = b64decode(vector.data, validate=True)
-                finite = isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
-            except (ValueError, struct.error):
-                finite = False
-            if not finite:
-                raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
         case ExposureRecord(shown=False, share=0):
             raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
@@ -295,12 +276,12 @@ def _adapter() -> Any:
     from pydantic import ConfigDict, Field, TypeAdapter
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    for kind in (*Record.__args__, Vector):
+    for kind in Record.__args__:
         setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
     return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
 
-def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
+def export_records(db: Db, scope: Scope) -> Iterator[Record]:
     """Yield the records of a scope in the order of an export, except `End`.
 
     The examples and sightings of a lesson follow it. Other records are sorted by their lines.
@@ -311,8 +292,11 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     for row in db.run("export_lessons", key):
         lesson = _record(LessonRecord, row)
         yield lesson
-        rows = db.run("export_examples", {"reflection": row["id"], "author": row["author"]})
-        examples = [_example(lesson.name, one, sources, vectors) for one in rows]
+        author = {"reflection": row["id"], "author": row["author"]}
+        examples = []
+        for one in db.run("export_examples", author).fetchall():
+            named = {"lesson": lesson.name, "sources": tuple(sorted(sources(one["id"])))}
+            examples.append(_record(ExampleRecord, one, **named))
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
     for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
@@ -326,16 +310,6 @@ def _record(kind: type[R], row: Row, **values: Any) -> R:
     cells = dict(row)
     values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
     return from_row(kind, row, type=fields(kind)[0].default, **values)
-
-
-def _example(
-    lesson: str, row: Row, sources: Callable[[int], set[str]], vectors: bool
-) -> ExampleRecord:
-    vector = None
-    if vectors and row["space"] is not None:
-        vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
-    origins = tuple(sorted(sources(row["id"])))
-    return _record(ExampleRecord, row, lesson=lesson, sources=origins, vector=vector)
 
 
 def _sightings(
@@ -396,8 +370,8 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
     """Return the part of a record to import if nobody vouches for it, or None if nothing remains.
 
     Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
-    Decisions, measurements and proofs are dropped. So are search words and vectors, because the
-    person who releases a text does not see them. Times after `now` become `now`.
+    Decisions, measurements and proofs are dropped. So are search words, because the person who
+    releases a text does not see them. Times after `now` become `now`.
     """
     if isinstance(record, LinkRecord) and record.relation == "strategy":
         return replace(record, at=min(record.at, now))
@@ -417,8 +391,7 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
     if isinstance(record, ExampleRecord):
         parts: dict[str, Any] = asdict(record.example)
         parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-        kept |= {"example": Example(**parts), "at": min(record.at, now)}
-        kept |= {"words": None, "vector": None}
+        kept |= {"example": Example(**parts), "at": min(record.at, now), "words": None}
     return replace(record, **kept)
 
 
@@ -427,10 +400,9 @@ def import_records(
 ) -> tuple[list[bool], int]:
     """Write records in the order of an export; return for each record whether it is new.
 
-    Also returns how many examples of the import are in quarantine. Stored records do not change,
-    with two exceptions: new sightings are counted, and an imported text with the trust "operator"
-    or "measured" raises the trust of an equal stored text; a ruling records this. `by` is the
-    person who vouches for the import, or "". `source` is the name of the import.
+    Also returns how many examples of the import are in quarantine. The texts, trust and states of
+    stored records do not change; new sightings are counted. `by` is the person who vouches for the
+    import, or "". `source` is the name of the import.
     """
     writer = _Import(db, scope, source, by, why)
     return [writer.write(record) for record in records], writer.waiting
@@ -453,7 +425,7 @@ class _Import:
     def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
         self._db, self._scope = db, scope
         self._key = {**key_of(scope), "scope": token(scope)}
-        self._source, self._by, self._why, self._now = source, by, why, time.time()
+        self._source, self._by, self._now = source, by, time.time()
         self._origins: dict[frozenset[str], int] = {}
         self.waiting = 0  # the examples of this import that are in quarantine
         if by:
@@ -492,30 +464,21 @@ class _Import:
     def _find(self, lesson: str) -> Row | None:
         kind, _, signature = lesson.partition("/")
         key = {**key_of(self._scope), "kind": kind, "signature": signature}
-        return next(iter(self._db.select("id, text, state, trust", "reflection", key)), None)
+        return next(iter(self._db.select("id, text", "reflection", key)), None)
 
     def _lesson(self, record: LessonRecord) -> bool:
         known = row = self._find(record.name)
-        raised = self._raises(record.trust, row)
-        values = {**self._key, **asdict(record), "now": self._now, "new": known is None}
+        values = {**self._key, **asdict(record), "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
         values["first_seen"] = record.first_seen or record.last_seen or self._now
         values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])
         values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
-        if raised:
-            lessons.begin_anew(self._db, {**values, "source": self._by})
-            self._record_raise(record.name, mark(LESSON, values["text"]))
-        if row is None or raised:
+        if row is None:
             row = self._db.first("upsert_reflection", {**values, "now": last or self._now})
         assert row is not None
-        both = {record.trust, row["trust"]} <= RAISING
-        values |= {"verify": both and record.state == "verified", "raised": int(raised)}
         self._db.run("merge_lesson", {**values, "reflection": row["id"]})
         return known is None
-
-    def _raises(self, trust: Trust, row: Row | None) -> bool:
-        return row is not None and row["state"] not in STAYS and raises_trust(trust, row["trust"])
 
     def _example(self, record: ExampleRecord) -> bool:
         lesson, text = self._find(record.lesson), storable(record.text)
@@ -523,7 +486,7 @@ class _Import:
             return False
         digest = words_digest(text) if record.digest == LESSON else record.digest
         key = {"reflection": lesson["id"], "digest": digest}
-        known = next(iter(self._db.select("id, state, trust", "example", key)), None)
+        known = next(iter(self._db.select("id, state", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
         own = lessons.searched_words(task, "", text) if given is None else storable(given)
@@ -534,28 +497,20 @@ class _Import:
             "words": " ".join(terms),
             "now": record.at or self._now,
         }
-        held = known is None and record.state == "quarantined"
-        if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
-            values["state"] = "retired"
-        raised = self._raises(record.trust, known)
-        if known is None or raised:
-            id, state = self._db.run("insert_example", values).fetchall()[0]["id"], values["state"]
-        else:
+        if known is not None:
             id, state = known["id"], known["state"]
-            self._db.run("verify_example", values)
-        if raised:
-            self._record_raise(record.lesson, said)
+        else:
+            held = record.state == "quarantined"
+            if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
+                values["state"] = "retired"
+            id, state = self._db.run("insert_example", values).fetchall()[0]["id"], values["state"]
         if known is None or self._by:
             sources = {storable(source) for source in record.sources} - _sources(self._db, id)
             self._origin_of(id, sources or ([""] if known is None else []))
-            if record.vector is not None:
-                vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
-                self._db.run("import_vector", {**self._key, "example": id, **vector})
         if record.author and text == lesson["text"]:
             self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
         if record.state == state == "quarantined":
-            new = known is None or raised
-            self.waiting += new or self._source in _sources(self._db, id)
+            self.waiting += known is None or self._source in _sources(self._db, id)
         return known is None
 
     def _sighting(self, record: SightingRecord) -> bool:
@@ -600,12 +555,6 @@ class _Import:
         if new:
             self._db.insert("ruling", {**values, "record": json.dumps(plain)})
         return new
-
-    def _record_raise(self, lesson: str, digest: str) -> None:
-        """Record a ruling: the import raised the trust of the stored text with this `digest`."""
-        record = {"digest": digest, "source": self._source}
-        args = ("release", lesson, self._by, self._why, self._now, record)
-        lessons.rule(self._db, self._scope, *args)
 
 
 CopyProgress = Callable[[str, int], None]  # is called with the name and the rows of a table

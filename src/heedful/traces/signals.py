@@ -12,14 +12,23 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import chain, islice
+from difflib import get_close_matches
+from itertools import accumulate, chain, islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
+from heedful.lessons.words import difference
 from heedful.loop.record import clean
-from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
+from heedful.traces.episode import (
+    LATE,
+    Episode,
+    Event,
+    call_arguments,
+    failure,
+    json_data,
+    json_default,
+)
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
@@ -31,6 +40,10 @@ GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
+# Calls of a tool after a failed call that may be its retry.
+AHEAD = 20
+# Characters of two arguments from which only the parts that differ are shown.
+LONG = 180
 # Characters of a text that are used, at its two ends.
 HEAD, TAIL = 6_000, 2_000
 MOST_EVIDENCE = 20  # events that prove one signal
@@ -43,16 +56,28 @@ _FAILED = re.compile(
     r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
+    r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     r"|^Traceback \(most recent call last\)"
+    r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
     r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b",
     re.MULTILINE,
 )
-_EXIT_STATUS = re.compile(r"^(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}", re.MULTILINE)
-_ERROR_LINE = re.compile(
-    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
+_EXIT_STATUS = re.compile(
+    r"^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
+    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)",
+    re.MULTILINE,
 )
-_WORD = re.compile(r"\w+")
-_GONE = object()
+# A line that names an error, best first: it says what failed, begins with the name of a program, or
+# has a word for a failure.
+_NAMED = (
+    re.compile(
+        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+    ),
+    re.compile(r"^[a-z][\w.+-]{0,20}: \S"),
+    re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE),
+)
+_BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
+_WORD = re.compile(r"[^\W\d_]+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
@@ -146,22 +171,52 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
     if role != "result":
         return event.error
     if failure(event):
-        return event.error or event.content or event.code or "error"
+        said = next(filter(output, (event.error, event.content)), "")  # more than an exit status
+        return said or event.error or event.content or event.code or "error"
     return text if _FAILED.search(text) else ""
 
 
 def output(text: str) -> str:
-    """Return a tool's result without the line with its exit status."""
-    return _EXIT_STATUS.sub("", text).strip()
+    """Return a tool's result without its exit status: of JSON, the first text with a blank."""
+    data = json_data(text) if text[:1] == "{" else None
+    held = data.values() if isinstance(data, Mapping) else ()
+    said = next((part for part in held if isinstance(part, str) and " " in part.strip()), text)
+    return _EXIT_STATUS.sub("", said).strip()
 
 
 def error_line(failure: str) -> str:
     """Return the line that names a failure: the last line of a traceback, or an error line."""
+    lines, at = _find_error(failure)
+    return lines[at].strip()[:400]
+
+
+def error_text(failure: str, most: int) -> str:
+    """Return the line that names a failure, with as many lines around it as `most` allows.
+
+    The lines after it come first. No line is cut unless it is longer than `most` characters.
+    """
+    lines, at = _find_error(failure)
+    after = _whole(lines[at:], most) or lines[at : at + 1]
+    before = _whole(lines[:at][::-1], most - sum(len(line) + 1 for line in after))
+    return "\n".join([*before[::-1], *after])
+
+
+def _whole(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first lines that have at most `most` characters together."""
+    sizes = accumulate(len(line) + 1 for line in lines)
+    return [line for line, size in zip(lines, sizes, strict=True) if size <= most]
+
+
+def _find_error(failure: str) -> tuple[list[str], int]:
+    """Return the lines of a failure, and the place of the one that names it; "…" is a banner."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
-    lines = [line.rstrip() for line in last.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
     if trace:
-        return next((line for line in lines[1:] if not line[0].isspace()), lines[0])[:400]
-    return next(filter(_ERROR_LINE.search, lines), lines[0] if lines else "error").strip()[:400]
+        at = next((n for n, line in enumerate(lines) if n and not line[0].isspace()), 0)
+        return lines[at:], 0
+    lines = ["…" if _BANNER.match(line) else line for line in lines]
+    named = (n for p in _NAMED for n, line in enumerate(lines) if p.search(line))
+    return lines, next(named, 0)
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
@@ -366,63 +421,96 @@ def _not_offered(run: Course) -> Found:
 
 
 def _retries(run: Course) -> Found:
-    """Yield calls that worked after the same tool had failed, with what changed in between."""
-    failed_calls: dict[tuple[str, str], int] = {}
+    """Yield calls that worked after the same tool had failed, with what changed in between.
+
+    Of the next `AHEAD` calls of the tool, the one that is most like the failed call counts.
+    """
+    calls: dict[tuple[str, str], list[int]] = {}
     for at, role in enumerate(run.roles):
-        if role != "act" or run.result[at] is None:
-            continue
-        event = run.events[at]
-        key = (event.agent if event.tool else "", event.tool)
-        before = failed_calls.get(key)
-        if call_failed(run, at):
-            failed_calls[key] = at
-        elif before is not None and (changed := _change(run, before, at)):
-            del failed_calls[key]
-            # Calls of other tools in between may have made the second try work.
-            acts = (place for place in range(before + 1, at) if run.roles[place] == "act")
-            others = [place for place in acts if run.events[place].tool not in ("", event.tool)]
-            between = others[-3:] if changed == "nothing" else []
-            tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
-            other = f" and {tools} in between" if tools else ""
-            words = f"works after a call that failed{other}; what changed: {changed}"
-            yield at, (before, *between, at), 0.9, words
+        if role == "act" and run.result[at] is not None:
+            event = run.events[at]
+            calls.setdefault((event.agent if event.tool else "", event.tool), []).append(at)
+    for places in calls.values():
+        mended = set[int]()
+        for n, first in enumerate(places):
+            if first in mended or not call_failed(run, first):
+                continue
+            later = places[n + 1 : n + 1 + AHEAD]
+            worked = {at: _likeness(run, first, at) for at in later if not call_failed(run, at)}
+            at = max(worked, key=lambda at: worked[at], default=first)
+            if not worked.get(at):
+                continue
+            again = (n for n in later if n < at and call_failed(run, n))
+            tries = [first, *(n for n in again if _likeness(run, n, at))]
+            mended.update(tries)
+            yield _retry(run, tries, at)
 
 
-def _change(run: Course, before: int, at: int) -> str:
-    """Describe how the second call differs from the first; "" if the calls are too different."""
-    old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
-    first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
-    if not _alike(first, second):
-        return ""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = [key for key in {**old, **new} if old.get(key, _GONE) != new.get(key, _GONE)]
-        became = (
-            f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
-            f" {quote(repr(new.get(key, 'absent')))}"
-            for key in keys[:5]
-        )
-        return "; ".join(became) or "nothing"
-    lines, others = (dict.fromkeys(map(str.strip, text.splitlines())) for text in (first, second))
-    lost = next((line for line in lines if line and line not in others), "")
-    added = next((line for line in others if line and line not in lines), "")
-    return f"{quote(lost)!r} became {quote(added)!r}" if lost or added else "nothing"
+def _retry(run: Course, tries: Sequence[int], at: int) -> tuple[int, Sequence[int], float, str]:
+    changes = differences(run.events[tries[0]], run.events[at])
+    became = (f"{quote(n)}: {quote(a or '')!r} became {quote(b or '')!r}" for n, a, b in changes)
+    changed = "; ".join(became) or "nothing"
+    # Other steps in between may have made the last try work.
+    acts = [n for n in range(tries[0] + 1, at) if run.roles[n] == "act"]
+    others = [n for n in acts if not call_failed(run, n) and run.events[n].tool]
+    between = others[-3:] if changed == "nothing" or len(others) < 4 else []
+    tools = ", ".join(dict.fromkeys(quote(run.events[n].tool) for n in between))
+    other = f" and {tools} in between" if tools else ""
+    words = f"works after a call that failed{other}; what changed: {changed}"
+    return at, (*tries, *between, at), 0.9, words
 
 
-def object_arguments(call: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call if they are a JSON object, else their text, shortened."""
-    value = call_arguments(call)
-    if isinstance(value, Mapping):
-        return value
-    return ends(str(call.content if call.arguments is None else call.arguments))
+def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
+    """Return the arguments of two calls that differ: name, old value, new value; None is absent.
+
+    Of two long values, only the parts that differ are returned.
+    """
+    was, now = named_arguments(old), named_arguments(new)
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return [(name, *_differing(was.get(name), now.get(name))) for name in names]
 
 
-def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share a quarter of their words, or are short and nearly equal."""
-    words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
-    if words == others or len(words & others) >= len(words | others) / 4:
-        return True
-    short = max(len(old), len(new)) <= 40
-    return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= 0.6
+def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Return two texts; of long ones the parts that differ, with a word around them."""
+    if not was or not now or max(len(was), len(now)) <= LONG:
+        return was, now
+    edits = difference(was, now).edits
+    # From the blank before the last word in common to the one after the next word in common.
+    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, edits[0].at))) + 1
+    end = was.find(" ", was.find(" ", edits[-1].end) + 1 or len(was))
+    end = len(was) if end < 0 else end
+    left, right = "… " if start else "", " …" if end < len(was) else ""
+    parts = was[start:end], now[start : len(now) + end - len(was)]
+    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
+
+
+def named_arguments(event: Event) -> dict[str, str]:
+    """Return the arguments of a call as texts; one without a name has the name "".
+
+    Data become JSON. Ends of lines and tabs are visible, as in JSON.
+    """
+    value = call_arguments(event) if event.type == "tool_call" else {}
+    if not isinstance(value, Mapping):
+        text = ends(str(event.content if event.arguments is None else event.arguments))
+        value = {"": text} if text.strip() else {}
+    texts = {
+        str(name): v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
+        for name, v in value.items()
+    }
+    return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
+
+
+def _likeness(run: Course, before: int, at: int) -> float:
+    """Return the share of words that two calls have in common, or 0 if it is below a half.
+
+    In short calls, similar words count as equal.
+    """
+    texts = [" ".join(named_arguments(run.events[place]).values()) for place in (before, at)]
+    words, others = (set(_WORD.findall(text.lower())) for text in texts)
+    lost, new = words - others, others - words
+    near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0
+    share = (len(words & others) + near) / max(1, len(words | others) - near)
+    return 1.0 if texts[0] == texts[1] else share if share >= 0.5 else 0.0
 
 
 def _repeated(run: Course) -> Found:

@@ -72,9 +72,9 @@ async def listed(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    place: Any = cursor_from(page.cursor, float, str) or ()
-    rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
-    return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
+    before = cursor_from(page.cursor, str) or ""
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", before)
+    return Page[EpisodeRow].of(rows, page.limit, "digest")
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])

@@ -7,7 +7,6 @@ JSON Schema has a limited number of parts, with all references followed.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import replace
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from heedful.checks import evaluate, loading
 from heedful.compat.refining import StageGuardrailReport
@@ -30,7 +29,6 @@ from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page, cursor_from
 from heedful.store import loops as loop_store
-from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
@@ -70,7 +68,6 @@ async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Respon
         context=body.context,
     )
     response.status_code = 201 if created else 200
-    response.headers["ETag"] = _etag(stored)
     return LoopRecord.whole(stored)
 
 
@@ -81,7 +78,7 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
-    (before,) = cursor_from(page.cursor, str) or ("",)
+    before = cursor_from(page.cursor, str) or ""
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
     return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 
@@ -95,14 +92,10 @@ async def explain(id: Id, caller: Reading) -> schemas.LoopExplanation:
     return schemas.LoopExplanation(str(why), why.lines, changes, why.otherwise)
 
 
-@router.get("/loops/{id:path}", response_model=LoopRecord)
-async def loop(id: Id, caller: Reading, request: Request, response: Response) -> Any:
-    """Return a whole loop, or 304 if its entity tag is the one in `If-None-Match`."""
-    stored = await caller.read(loop_store.read, id)
-    response.headers["ETag"] = tag = _etag(stored)
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"ETag": tag})
-    return LoopRecord.whole(stored)
+@router.get("/loops/{id:path}")
+async def loop(id: Id, caller: Reading) -> LoopRecord:
+    """Return a whole loop."""
+    return LoopRecord.whole(await caller.read(loop_store.read, id))
 
 
 @router.post("/loops/{id:path}/cancel")
@@ -147,10 +140,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     is stored.
     """
     policies = [policy(notation) for notation in body.policies]
-    if body.loops is None:
-        stored: Sequence[StoredLoop] = await caller.read(loop_store.newest, body.limit)
-    else:
-        stored = [await caller.read(loop_store.read, id) for id in body.loops[: body.limit]]
+    stored = await caller.read(loop_store.newest, body.limit)
     recorded = loop_store.aimed(loop_store.recorded(stored), policies)
     whole, *rows = await asyncio.to_thread(compare, recorded, [loop_store.WHOLE, *policies])
     if not whole.loops:
@@ -158,12 +148,6 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
     # No recorded attempt is beyond the record.
     return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
-
-
-def _etag(stored: StoredLoop) -> str:
-    """Return an entity tag that changes whenever the loop changes."""
-    state = (stored.id, stored.epoch, stored.updated, len(stored.decisions))
-    return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
 
 
 # Checks that a request names

@@ -53,7 +53,6 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-    caller.setup.metrics.recalled.inc(len(found))
     return schemas.RecallAnswer(found, list(messages), text, exposure)
 
 
@@ -143,7 +142,7 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[schemas.LessonRow]:
     """List the lessons that match all filters, newest first."""
-    (before,) = cursor_from(page.cursor, int) or (LARGEST_ID,)
+    before = cursor_from(page.cursor, int) or LARGEST_ID
     which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
     return Page[schemas.LessonRow].of(rows, page.limit, "id")
@@ -186,15 +185,9 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the lessons in quarantine that wait for a ruling, newest first."""
-    (after,) = cursor_from(page.cursor, int) or (None,)
+    after = cursor_from(page.cursor, int)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
-
-
-@quarantine.get("/log")
-async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
-    """List the newest rulings on lessons and sources, with author and reason."""
-    return Page[schemas.Ruling].of(await caller.read(exposures.rulings, limit), limit)
 
 
 @quarantine.post("/revoke")
@@ -244,7 +237,7 @@ async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
 @dreams.get("", name="log")
 async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
     """List the dreams, newest first; `nothing` says why a dream changed nothing."""
-    (before,) = cursor_from(page.cursor, int) or (None,)
+    before = cursor_from(page.cursor, int)
     rows = await Dreams(caller.memory).log(page.limit + 1, before)
     return Page[schemas.DreamRecord].of(rows, page.limit, "id")
 

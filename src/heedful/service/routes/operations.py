@@ -78,8 +78,9 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 @keys_router.get("/keys")
 async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
-    rows = await caller.read(key_store.newest, page.limit + 1, cursor_from(page.cursor, float, str))
-    return Page[schemas.KeyRow].of(rows, page.limit, "at", "id")
+    before = cursor_from(page.cursor, str) or ""
+    rows = await caller.read(key_store.newest, page.limit + 1, before)
+    return Page[schemas.KeyRow].of(rows, page.limit, "id")
 
 
 @keys_router.post("/keys", status_code=201)
@@ -118,6 +119,6 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
     """List the audit log of the tenant, newest entries first."""
-    (before,) = cursor_from(page.cursor, int) or (0,)
+    before = cursor_from(page.cursor, int) or 0
     rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
     return Page[schemas.AuditEntry].of(rows, page.limit, "n")

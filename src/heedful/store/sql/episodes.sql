@@ -31,8 +31,8 @@ returning id;
 select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, at
 from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
-  and (at < :before or (at = :before and digest < :digest))
-order by at desc, digest desc limit :limit;
+  and (:cursor = '' or id < (select id from episode where tenant = :tenant and project = :project and digest = :cursor))
+order by id desc limit :limit;
 
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));

@@ -1,14 +1,12 @@
 -- name: list_keys
-select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key
-where tenant = :tenant and (at, id) < (:at, :id)
+select id, tenant, name, hash, projects, may, by, at, expires, revoked from key
+where tenant = :tenant
+  and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
 -- name: revoke_key
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id
-returning id, tenant, name, hash, projects, may, by, at, expires, used, revoked;
-
--- name: use_key
-update key set used = :now where tenant = :tenant and id = :id and coalesce(used, 0) < :now - 60;
+returning id, tenant, name, hash, projects, may, by, at, expires, revoked;
 
 -- name: next_audit
 insert into audit_head (tenant, n, hash) values (:tenant, 1, '')

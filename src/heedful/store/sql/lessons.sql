@@ -66,6 +66,15 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
     pinned = reflection.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
 
+-- name: read_failure
+select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection
+where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
+  select :signature
+  union select substr(child, length('strategy/') + 1) from link
+  where tenant = :tenant and project = :project and parent = :name and relation = 'strategy'
+) and kind in ('reflection', 'strategy')
+order by id;
+
 -- name: verify_example
 update example set state = 'verified'
 where reflection = :reflection and digest = :digest and state = 'candidate'

@@ -16,8 +16,8 @@ from loop where tenant = :tenant and project = :project and id = :id;
 select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-  and (created, n) < (:created, :n)
-order by created desc, n desc limit :limit;
+  and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
+order by n desc limit :limit;
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)

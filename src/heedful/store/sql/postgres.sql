@@ -1,13 +1,10 @@
 -- Statements that only PostgreSQL understands.
 
 -- name: scopes
-select tenant, project from scopes_there(false);
-
--- name: scopes_waiting
-select tenant, project from scopes_there(true);
+select tenant, project from scopes_there(:waiting);
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key_of(:id);
+select id, tenant, name, hash, projects, may, by, at, expires, revoked from key_of(:id);
 
 -- name: any_key
 select keys_there() as n;
@@ -23,24 +20,12 @@ select term, ids from match_words(:mark, :terms, :limit);
 
 -- name: nearest
 -- Compare every vector of the scope: an approximate index would filter too late and return too few. `asked` is
--- materialized, so that a generic plan reads it once. Vectors of other lengths are skipped.
+-- materialized, so that a generic plan reads it once. Vectors of other lengths are skipped. `among` limits the examples.
 with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
 among as materialized (
   select example, case when vector_dims(near) = :width then near <#> (select near from asked) end as far from vector
   where tenant = :tenant and project = :project and space = :space and indexed
-)
-select example from among where far is not null order by far, example limit :limit;
-
--- name: nearest_of
-with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
-among as materialized (
-  select v.example, case when vector_dims(v.near) = :width then v.near <#> (select near from asked) end as far
-  from vector v join example e on e.id = v.example join reflection l on l.id = e.reflection
-  where v.tenant = :tenant and v.project = :project and v.space = :space and v.indexed
-    and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
-    and l.importance >= :importance and e.at >= :since
-    and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
-                                    where value in (select value from json_each(:tags))))
+    and (:among = '' or example in (select atom from json_each(case :among when '' then '[]' else :among end)))
 )
 select example from among where far is not null order by far, example limit :limit;
 

@@ -60,8 +60,3 @@ select id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text
 where reflection = :reflection and digest = :digest
 on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */
 where vector.space <> excluded.space or vector.data <> excluded.data;
-
--- name: import_vector
-insert into vector (example, tenant, project, space, data /*postgres , near */)
-values (:example, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */)
-on conflict do nothing;

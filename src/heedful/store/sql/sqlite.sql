@@ -1,14 +1,12 @@
 -- Statements that only SQLite understands.
 
 -- name: scopes
-select distinct tenant, project from reflection;
-
--- name: scopes_waiting
-select distinct tenant, project from episode where state = 'waiting'
-union select distinct tenant, project from trace where state = 'open';
+select tenant, project from reflection where not :waiting
+union select tenant, project from episode where :waiting and state = 'waiting'
+union select tenant, project from trace where :waiting and state = 'open';
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key where id = :id;
+select id, tenant, name, hash, projects, may, by, at, expires, revoked from key where id = :id;
 
 -- name: any_key
 select exists (select 1 from key) as n;

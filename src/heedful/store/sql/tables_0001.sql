@@ -257,7 +257,7 @@ create table episode (
   at real not null,
   unique (tenant, project, digest)
 );
-create index episode_newest on episode (tenant, project, at desc);
+create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
@@ -297,7 +297,7 @@ create table supersession (
 create index supersession_subject on supersession (what, subject);
 
 -- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
--- tenant. `may` is a JSON list of read, write, approve and admin. `used` is at most a minute late.
+-- tenant. `may` is a JSON list of permissions.
 create table key (
   id text not null primary key,
   tenant text not null,
@@ -308,7 +308,6 @@ create table key (
   by text not null,
   at real not null,
   expires real,
-  used real,
   revoked real
 ) without rowid;
 
@@ -375,7 +374,7 @@ create table span (
   unique (tenant, project, trace, id)
 );
 
-create index loop_newest on loop (tenant, project, created desc, n desc);
+create index loop_newest on loop (tenant, project, n);
 create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.

@@ -6,9 +6,8 @@ order by kind, signature;
 
 -- name: export_examples
 select e.id, case when e.digest like 'lesson%' then 'lesson' else e.digest end as digest, e.id = :author as author,
-       e.lesson as text, e.state, e.trust, e.at, e.record as example, e.words, v.space, v.data
-from example e left join vector v on v.example = e.id
-where e.reflection = :reflection;
+       e.lesson as text, e.state, e.trust, e.at, e.record as example, e.words
+from example e where e.reflection = :reflection;
 
 -- name: export_exposures
 select loop, at, kind || '/' || signature as lesson, shown, share, together, among from exposure
@@ -34,12 +33,11 @@ where tenant = :tenant and project = :project and relation in ('became', 'strate
   and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
 -- name: merge_lesson
--- A lesson with new text has no author. If its trust was raised, that counted a sighting, which is subtracted.
+-- A new lesson has no author yet.
 update reflection
-set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
+set seen = max(seen, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
     last_shown = max(last_shown, :last_shown), pinned = pinned or :pinned, apart = apart or :apart,
     useful = case when :new then :useful else useful end,
-    state = case when :verify and state = 'candidate' then 'verified' else state end,
     author = coalesce(author, 0)
 where id = :reflection;
 
