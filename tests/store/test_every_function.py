@@ -186,7 +186,9 @@ async def of_loops(story: Story) -> None:
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
-    assert (await story.over(runs.report_of, SCOPE, "run")).pipeline == "bake"
+    made = await story.over(runs.report_of, SCOPE, "run")
+    assert made.pipeline == "bake"
+    assert await story.over(runs.with_recalled, SCOPE, made) == made
 
 
 async def of_episodes(story: Story) -> None:
