@@ -211,8 +211,8 @@ class ReportedLoop:
 
         It is "" if there is nothing to tell.
         """
-        told = {"examples": self.briefing.examples, "advice": self.briefing.advice}
-        return whole_hint(replace(_context(self.stored), **told))
+        at, told = _context(self.stored), self.briefing
+        return whole_hint(replace(at, examples=told.examples, advice=told.advice))
 
     async def report(
         self, output: Any = None, *, attempt: int | None = None, usage: Any = None, **fields: Any
