@@ -11,11 +11,10 @@ from heedful.lessons.consolidate import (Proposal)
 from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
     Remembered, Scope, Signature)
 from heedful.lessons.patterns import (Merge, Seen, Templates)
-from heedful.lessons.proof import (Comparison, Effect, Proof, proof)
+from heedful.lessons.proof import (Comparison, Effect, Proof)
 from heedful.lessons.ranking import (Briefing)
 from heedful.lessons.signature import (signature)
 from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
-from heedful.lessons.words import (Difference)
 from heedful.loop import (policies as policies)
 from heedful.loop.decide import (Again, Decision, Done, Policy, Reasoning, Standing, Trigger,
     decide, reasoning)
@@ -24,12 +23,11 @@ from heedful.loop.policies import (policy)
 from heedful.loop.reach import (Reach, reach)
 from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop,
     Override, Usage)
-from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, TuningResult, compare, replay,
-    tune)
+from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, replay)
 from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
     Stop, StopRule)
 from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
-from heedful.memory.dream import (Dream, Dreams, consolidate, keep_dreaming)
+from heedful.memory.dream import (Dream, Dreams, consolidate)
 from heedful.memory.memory import (Memory, Quarantine, Spaces)
 from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
 from heedful.memory.transfer import (Exported, Imported)
@@ -43,19 +41,18 @@ from heedful.store.store import (Store)
 from heedful.traces.episode import (Episode, Event, Fault)
 from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
 __all__ = ["Again", "All", "Answer", "Attempt", "AttemptReport", "Briefing", "Budget", "Candidate",
-    "Change", "CheckResult", "Claim", "Client", "Comparison", "Context", "Decision", "Difference",
-    "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder", "Episode", "Evaluation",
-    "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue", "Fault", "Figures",
-    "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement", "Loop",
-    "Match", "MaxAttempts", "Memory", "Merge", "Message", "Model", "NotPassed", "NothingMet",
-    "Outcome", "Override", "Pipeline", "Plateau", "Policy", "Prompts", "Proof", "Proposal",
-    "Provenance", "Quarantine", "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop",
-    "Reflected", "Reflection", "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report",
-    "ReportedLoop", "Result", "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal",
-    "Signature", "Spaces", "StageAttempt", "StageReport", "Standing", "Stop", "StopRule", "Store",
-    "Templates", "Trigger", "TuningResult", "Usage", "Writer", "compare", "consolidate", "context",
-    "decide", "episode_of", "explain", "keep_dreaming", "learn", "open_loop", "open_model",
-    "open_store", "override", "policy", "proof", "reach", "reasoning", "reflect", "reflect_waiting",
-    "repeated_step", "replay", "run", "run_sync", "self_correcting", "self_rated", "signals",
-    "signature", "targeted", "tune"]
+    "Change", "CheckResult", "Claim", "Client", "Comparison", "Context", "Decision", "Done",
+    "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder", "Episode", "Evaluation", "Event",
+    "Example", "Explanation", "Exported", "Exposure", "Fatigue", "Fault", "Figures", "Filter",
+    "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement", "Loop", "Match",
+    "MaxAttempts", "Memory", "Merge", "Message", "Model", "NotPassed", "NothingMet", "Outcome",
+    "Override", "Pipeline", "Plateau", "Policy", "Prompts", "Proof", "Proposal", "Provenance",
+    "Quarantine", "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected",
+    "Reflection", "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop",
+    "Result", "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature",
+    "Spaces", "StageAttempt", "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates",
+    "Trigger", "Usage", "Writer", "compare", "consolidate", "context", "decide", "episode_of",
+    "explain", "learn", "open_loop", "open_model", "open_store", "override", "policy", "reach",
+    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
+    "self_correcting", "self_rated", "signals", "signature", "targeted"]
 __version__: str

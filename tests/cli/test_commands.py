@@ -44,7 +44,6 @@ GOOD = {
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "tune loops.jsonl": ("policies tried on", "policy tried chosen_on reported_on before notes"),
     "policy list": ("orchestrator", "policies"),
     "policy check": ("can fire", "policy rules"),
     "override r/stopped attempts --by ann": (
@@ -87,7 +86,6 @@ BAD = {
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
-    "patterns suggest": (2, "embedder"),
     "prune": (2, "Missing option '--by'"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
@@ -181,7 +179,7 @@ def test_scopes_do_not_mix(stored, monkeypatch):
 
 EVERY = (
     *("lessons", "recall parcel", "pin 1 --by ann", "prune --by ann --keep 0", "seen log x"),
-    *("loops", "why x", "log", "replay", "tune heedful.db", "reflect --waiting", "proof"),
+    *("loops", "why x", "log", "replay", "reflect --waiting", "proof"),
     *("override x attempts --by ann", "patterns list", "key list", "quarantine list"),
 )
 

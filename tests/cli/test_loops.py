@@ -122,7 +122,6 @@ def test_runs_and_their_statistics(ran):
     out = ran(("runs forecast --stats", 0)).out
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
     assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
-    assert rows["train"][:4] == ["2", "2", "2", "2"]
     counts = ran(("runs forecast --stats --json", 0)).json["stats"]
     assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
 
@@ -131,5 +130,5 @@ def test_loops_list_runs_and_replay_leaves_them_out(ran):
     loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
     assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
     assert loops["forecast-1"]["stopped_by"] == "degraded"
-    recorded = ran(("tune", 0), ("log", 0), ("replay --json", 0)).json["recorded"]
+    recorded = ran(("log", 0), ("replay --json", 0)).json["recorded"]
     assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run

@@ -56,20 +56,6 @@ def test_a_merge_is_listed_undone_and_taken_back(desk, session):
     )  # fmt: skip
 
 
-def test_what_is_alike_is_suggested(desk, session, monkeypatch):
-    class Same(FixedEmbedder):
-        async def embed(self, texts):
-            return await super().embed([text[:1] for text in texts])
-
-    fill(desk, *[("log", text) for text in LOGIN])
-    monkeypatch.setattr(settings, "embedder_of", lambda *given: Same())
-    session(
-        ("patterns suggest", 0, "no two lessons are similar enough"),
-        (f"patterns unmerge {ADA} --by ann", 0),
-        ("patterns suggest --limit 1", 0, "cosine 1.00, log", "Next: heedful lessons"),
-    )
-
-
 def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     fill(desk, ("KeyError", "no key 'colour'", {"lesson": "Ask for the colour first"}))
     fill(desk, *[("log", text) for text in LOGIN[:2]])
@@ -258,7 +244,7 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
         (f"recall '{TASK}' --json", 0),
     ).json
     assert there["examples"][0]["cosine"] == pytest.approx(1.0)
-    assert there["spaces"] == {"space": "fixed/64", "here": 1, "elsewhere": {}, "nowhere": 0}
+    assert there["spaces"] == {"space": "fixed/64", "here": 1, "behind": 0}
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     session(
         (f"recall '{TASK}' --json", 0, '"spaces": null'),

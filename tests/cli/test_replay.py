@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: figures by hand, and what is said of them."""
+"""`heedful replay` and `policy`: figures by hand, and what is said of them."""
 
 import json
 import os
@@ -8,12 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-import heedful
-from heedful.cli.replay import read_file
 from heedful.loop.codec import policy_from
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
-from tests.cli.support import Done, ended, following, record, task
+from tests.cli.support import Done, ended, record, task
 
 LOOPS = (
     record("a", "x", "y!"),
@@ -54,7 +52,6 @@ def test_the_figures_by_hand(replay):
     assert rows["default"] == ["9", "1.286", "3", "0", "0.750", "2", "0"]
     assert rows[TWO] == ["7", "1.000", "2", "1", "0.500", "1", "0"]
     assert "cannot tell:" not in done.out
-    assert following(done.out) == ["tune", "loops.jsonl"]
     longer = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(longer)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
     assert "\ncannot tell: loops whose record is too short" in longer.out
@@ -131,9 +128,8 @@ def test_where_there_are_no_loops(heedful_, desk, name):
         desk.write(file, "")
     desk.records(*LOOPS, name="lines.json")
     code, said = NO_LOOPS[name]
-    for command in ("replay", "tune"):
-        done = heedful_(command, name, "--json")
-        assert (done.code, said in done.json["error"]["message"]) == (code, True), done
+    done = heedful_("replay", name, "--json")
+    assert (done.code, said in done.json["error"]["message"]) == (code, True), done
 
 
 def test_ctrl_c(desk):
@@ -146,46 +142,6 @@ def test_ctrl_c(desk):
     done = ended(process)
     assert (done.code, done.err) == (130, "")
     assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
-
-
-# Tune
-
-ANSWERS = (["right!"], ["a", "right!"], ["a", "b", "right!"], ["stuck"] * 4)
-CHOSEN = "stage, repeat.times=1, attempts.limit=3"
-
-
-@pytest.fixture
-def tune(heedful_, desk):
-    """`heedful tune` in a folder with forty loops, of which a quarter are stuck."""
-    desk.records(*(record(str(n), *ANSWERS[n % 4]) for n in range(40)))
-    return lambda *arguments: heedful_("tune", *arguments)
-
-
-def test_the_choice_in_words_can_be_used(tune, desk, heedful_):
-    done = tune("loops.jsonl")
-    found = heedful.tune(read_file(desk.folder / "loops.jsonl"), heedful.policies.default)
-    assert (done.code, done.err) == (0, "")
-    these, others = found.chosen_on.loops, found.before.loops
-    assert done.out.startswith(
-        f"135 policies tried on these {these} of 40 loops\nchosen: {CHOSEN}\n"
-    )
-    for name in (f"chosen, on these {these}", f"chosen, on the other {others}", "now, on the oth"):
-        assert f"\n {name}" in done.out
-    again = ["replay", "loops.jsonl", "--policy", "default", "--policy", CHOSEN]
-    assert following(done.out) == again
-    assert f" {CHOSEN} " in heedful_(*again).out
-    (line,) = [line for line in done.out.splitlines() if line.startswith("to use it")]
-    desk.write("heedful.toml", line.partition(": ")[2])
-    assert f"{CHOSEN} stays: no cheaper one keeps 0.99 of the" in tune("loops.jsonl").out
-
-
-def test_the_policy_now_is_the_option_or_the_setting(tune, desk):
-    desk.write("heedful.toml", '[policy]\npreset = "thorough"\nfatigue = {limit = 0.9}\n')
-    for option, name in (((), "as it is"), (("--policy", "stage"), "stage")):
-        assert tune("loops.jsonl", "--json", *option).json["before"]["policy"] == name
-    desk.records(*(record(str(n), "a", "b") for n in range(20)))
-    said = "as it is stays: none of these loops can be solved, so no policy is better"
-    assert said in tune("loops.jsonl").out
 
 
 # Policies

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.checks.evaluate import Context
 from heedful.compat.guardrails import (
     FATIGUE_CONFIG,
     RERUN_CONFIG,
@@ -33,7 +32,7 @@ from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.policies import orchestrator
-from heedful.loop.record import Evaluation, Finding, Goal, Improvement
+from heedful.loop.record import Evaluation, Goal, Improvement
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
@@ -251,40 +250,6 @@ def test_what_cannot_be_told_is_named(store, told, field):
 # -- scores that are judged
 
 
-def by_role(scores: dict[str, float]) -> dict[str, Any]:
-    """Critics of a host's own that say a score each."""
-
-    def critic(name: str, value: float) -> Any:
-        def judge(candidate: Any, at: Context) -> Evaluation:
-            asked.append((name, candidate, at.data))
-            tags = (Finding("pessimist", "sure", key="bias: overconfidence", level="warning"),)
-            return Evaluation(tags * (name == "pessimist"), {name: value})
-
-        return judge
-
-    asked: list[tuple[str, Any, Any]] = []
-    return {"asked": asked, **{name: critic(name, value) for name, value in scores.items()}}
-
-
-ALL = {"alignment": 0.8, "drift": 0.4, "pessimist": 0.1, "summary": 1.0}
-
-
-def test_what_is_not_told_is_judged_once_by_the_critics_of_the_host(store):
-    critics = by_role(ALL)
-    asked = critics.pop("asked")
-    loops = GuardedLoops(store, critics=critics)
-    told = {"summary": "All is well.", "output": "It is.", "goal": "Be kind", "task": "Sum up"}
-    answer = done(loops, "loop_001", **told)
-    assert done(loops, "loop_001", **told) == answer
-    goal = {"goal": "Be kind"}
-    of_output = [(name, "It is.", goal) for name in ("alignment", "drift", "pessimist")]
-    assert asked == [*of_output, ("summary", "All is well.", "It is.")]
-    reflected = answer["reflection_result"]
-    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.8, 0.4)
-    tags = reflected["agent_results"]["pessimist"]["bias_analysis"]["bias_tags_detail"]
-    assert tags == [{"tag": "overconfidence", "severity": 0.5}]
-
-
 JUDGED = (
     '{"reason": "fine", "biases": [{"tag": "overconfidence", "severity": 0.6, "quote": ""}],'
     ' "alignment": 0.9, "drift": 0.1, "summary_valid": VALID, "confidence": 0.8}'
@@ -295,8 +260,10 @@ JUDGED = (
 def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
     loops = GuardedLoops(store, judge=ScriptedModel(*[text] * 4))
-    answer = done(loops, "loop_001", summary="All is well.", task="Sum up")
+    told = {"summary": "All is well.", "output": "It is.", "goal": "Be kind", "task": "Sum up"}
+    answer = done(loops, "loop_001", **told)
     shapes.has(answer, shapes.COMPLETED)
+    assert done(loops, "loop_001", **told) == answer
     reflected = answer["reflection_result"]
     assert (reflected["alignment_score"], reflected["drift_score"]) == (0.9, 0.1)
     assert reflected["summary_valid"] is valid
@@ -306,12 +273,11 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
 
 
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
-    judge, alignment = ScriptedModel(), {"alignment": by_role(ALL)["alignment"]}
+    judge = ScriptedModel()
     for loops, told, field, cure in (
         (store, {"summary": "All is well."}, "alignment_score", "alignment_score, drift_score"),
         (store, {"output": "It is.", "alignment_score": 0.9}, "drift_score", "HEEDFUL_JUDGE"),
         (store, {"bias_tags": [TAG]}, "alignment_score", "heedful judge check"),
-        (GuardedLoops(store, critics=alignment), {"summary": "a"}, "drift_score", "GuardedLoops"),
         (GuardedLoops(store, judge=judge), {"drift_score": 0}, "alignment_score", "an output"),
     ):
         with pytest.raises(InvalidInput, match=cure) as caught:

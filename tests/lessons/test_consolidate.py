@@ -18,10 +18,8 @@ from heedful.lessons.consolidate import (
     first_difference,
     near_words,
     propose,
-    retirements,
     veto,
 )
-from heedful.lessons.proof import Comparison, Effect
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.lessons.words import words
 
@@ -165,24 +163,6 @@ def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, found)
     for those in (lessons, lessons[::-1]):
         listed = propose(those, None, "lite", NOW).contradictions
         assert [one.members for one in listed] == found
-
-
-@pytest.mark.parametrize(
-    ("conclusion", "fields", "listed"),
-    [
-        ("hurts", {}, True),
-        ("no difference shown", {}, True),
-        ("hurts", {"pinned": True}, False),
-        ("helps", {}, False),
-        ("insufficient data", {}, False),
-    ],
-)
-def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
-    one, effect = lesson(**fields), Effect(0.5, 0.5, 0.0, -0.05, 0.05)
-    compared = Comparison(one.name, 90, 10, effect, effect, effect, True, conclusion)
-    why = str(compared)
-    expected = [Proposal("retire", (1,), 0, why, FOR_A_PERSON)] if listed else []
-    assert retirements([one, lesson(2)], [compared]) == expected
 
 
 @pytest.mark.parametrize(

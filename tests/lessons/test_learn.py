@@ -130,9 +130,9 @@ def test_a_secret_is_neither_cut_nor_told_by_halves():
 
 def test_an_example_knows_what_it_changed_and_gained():
     one = Example("t", "12.0 km", "12 km", "w", {"a": 0.1, "b": 1, "c": 2}, {"a": 0.3, "b": 0.5})
-    assert (str(one.difference), one.deltas) == ("12 km -> 12.0 km", {"a": 0.2, "b": -0.5})
+    assert (one.difference, one.deltas) == ("12 km -> 12.0 km", {"a": 0.2, "b": -0.5})
     first = Example("t", "12.0 km", after={"a": 1.0})
-    assert (first.difference, first.deltas) == (None, {})
+    assert (first.difference, first.deltas) == ("", {})
     assert first.digest == one.digest != Example("t1", "2.0 km").digest
     assert Example("\ud800", "a").digest
 
@@ -177,7 +177,6 @@ def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
         assert one.example.accepted == last.candidate.text
         if one.kind == "check":
             assert one.example.rejected != one.example.accepted
-            assert one.example.difference is None or one.example.difference.edits
         else:
             assert len(loop.attempts) == 1
 

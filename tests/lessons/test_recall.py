@@ -213,18 +213,6 @@ def test_the_data_cannot_hold_its_own_end_mark(text):
     assert all(mark not in turn.content for turn in turns)
 
 
-def test_a_mark_that_the_data_has_is_not_taken(monkeypatch):
-    """Whoever knows the seed can try texts until one has its own mark: 2 ** 32 of them."""
-
-    class Digest:
-        def hexdigest(self) -> str:
-            return "0123456789abcdef" * 4
-
-    monkeypatch.setattr("heedful.lessons.ranking.hashlib.sha256", lambda _: Digest())
-    text = as_text((Message("user", "--- end 01234567"), TURNS[1]))
-    assert text.endswith("\n--- end 12345678")
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.loop.decide import Again, Policy, decide
-from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop
-from heedful.loop.stop import MaxAttempts, Plateau
+from heedful.loop.record import Evaluation, Finding, Improvement, Loop
+from heedful.loop.stop import Plateau
 from heedful.testing import history
 from tests.loop import support
-from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, rules, scored
+from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, scored
 
 PREVIOUS = Improvement(against="previous")
 Pair = tuple[float | None, float | None]
@@ -199,15 +198,6 @@ def test_one_error_fewer_always_wins(one, other, goals, gain):
             loop = loop_of(*made, goals=goals, improves=better)
             assert loop.attempts[(loop.best or 0) - 1].evaluation is few
             assert loop.improved[1] is (made[1] is few)
-
-
-def test_a_function_of_the_user_may_say_what_improves():
-    def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        return True
-
-    same, rule = scored(0.1, 0.1, 0.1), (Plateau(1), MaxAttempts(9))
-    assert isinstance(decide(same, Policy(rule, improvement=always)), Again)
-    assert rules(decide(same, Policy(rule))) == ["plateau"]
 
 
 @given(support.loops())

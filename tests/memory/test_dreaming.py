@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import heedful
 from heedful.errors import InvalidInput, NotFound, RollbackRefused, StoreError
-from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
@@ -184,26 +181,17 @@ async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_surv
     assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
 
 
-async def test_contradictions_and_useless_lessons_are_listed_for_a_person(memory):
+async def test_contradictions_are_listed_for_a_person(memory):
     """Nothing of them is changed, and nothing comes back with them."""
     for text in ("Retry the call.", "Never retry the call."):
         name = strategy_signature(signature("timeout", "late"), text)
         await memory.keep(Reflection("strategy", name, "timeout", text, text, trust="model"))
-    useless = await memory.remember("k", TEXT, importance=0.1)
-    digest = signature("k", TEXT).digest
-    for n in range(50):
-        shown = Exposure(f"error/{digest}", f"l{n}", n < 45, digest)
-        end = Outcome(f"l{n}", n >= 45, 1)
-        work = {"exposures": [shown], "outcome": end}
-        await memory.store.write(memory.scope, exposures.remember, [], **work)
     before = await dump(memory)
     tried, dream = [await consolidate(memory, dry_run=dry) for dry in (True, False)]
     for each in (tried, dream):
-        contradiction, harm = each.proposals
+        (contradiction,) = each.proposals
         assert (contradiction.action, set(contradiction.members)) == ("contradict", {1, 2})
-        assert (harm.action, harm.members) == ("retire", (useless.id,))
-        assert "hurts" in harm.why
-        assert (each.done, each.after, len(each.texts)) == ((), each.before, 3)
+        assert (each.done, each.after, len(each.texts)) == ((), each.before, 2)
         assert each.nothing == "no two lessons say the same"
     assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
     assert await Dreams(memory).rollback(dream.id, **BY) == 0
@@ -331,55 +319,3 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
         await memory.store.close()
 
     asyncio.run(run())
-
-
-# Periodic dreams
-
-
-async def dreaming_until(memory: Memory, enough: Callable[[], Any]) -> asyncio.Task[None]:
-    """The task, cancelled as soon as that is so."""
-    task = asyncio.create_task(heedful.keep_dreaming(memory, 0))
-    while not await enough():
-        await asyncio.sleep(0)
-        assert not task.done()
-    task.cancel()
-    await asyncio.wait([task])
-    return task
-
-
-def dreams(memory: Memory, count: int) -> Callable[[], Any]:
-    async def enough() -> bool:
-        return len(await Dreams(memory).log()) >= count
-
-    return enough
-
-
-@pytest.mark.sqlite  # the test renames a table of the file
-def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, caplog):
-    def rename(old: str, new: str) -> None:
-        db = sqlite3.connect(path)
-        db.execute(f"alter table {old} rename to {new}")
-        db.close()
-
-    async def failed() -> bool:
-        if len(caplog.records) < 2:
-            return False
-        if not mended:
-            rename("away", "dream")
-            mended.append(True)
-        return bool(await dreams(memory, 1)())
-
-    mended: list[bool] = []
-
-    async def run():
-        await memory.remember("k", TEXT, importance=0.7)
-        rename("dream", "away")
-        return await dreaming_until(memory, failed)
-
-    with caplog.at_level(logging.WARNING, "heedful"):
-        assert asyncio.run(run()).cancelled()
-    told: Any = caplog.records[0]
-    assert (told.message, told.error) == ("dream_failed", "StoreError")
-    assert "consolidate" in told.traceback
-    assert {one.mode for one in asyncio.run(Dreams(memory).log())} == {"full"}
-    assert TEXT not in caplog.text

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
-from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened
 
@@ -136,29 +135,3 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
     with opened(":memory:") as store:
         asyncio.run(scenario(Memory(store)))
-
-
-class Same(FixedEmbedder):
-    """What begins with the same letter means the same."""
-
-    async def embed(self, texts):
-        return await super().embed([text[:1] for text in texts])
-
-
-async def test_what_is_alike_is_suggested_and_nothing_is_merged(memory):
-    memory = Memory(memory.store, embedder=Same())
-
-    await told(memory, ["the disk of db is full", "the volume has no room left"], "io")
-    await told(memory, ["a queue is empty now"], "io")
-    await told(memory, ["the disk has no room left"], "other")
-    await told(memory, ["the tool said it is full", "the tool has said so"], trust="tool")
-    await told(memory, ["the one", "the other one"], "AssertionError")
-    before = await memory.patterns()
-    (pair,) = await memory.suggest()
-    assert pair["cosine"] == 1.0
-    assert {one["text"] for one in pair["lessons"]} == {
-        "the disk of db is full",
-        "the volume has no room left",
-    }
-    assert await memory.patterns() == before == []
-    assert (await memory.seen("io", "the disk of db is full")).group is None

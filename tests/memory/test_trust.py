@@ -37,7 +37,8 @@ async def test_the_database_raises_what_the_rule_raises(store, memory, known, ne
             "u", "x", lesson="say it", example=example, trust=trust, source=f"by {trust}",
             tags=[trust], importance=0.1 * ORDER.index(trust),
         )  # fmt: skip
-    now = new if new in RAISING and known not in RAISING else known
+    raised = new in RAISING and known not in RAISING
+    now = new if raised else known
     (one,) = await rows(store, "select trust, state, lesson from example")
     assert one == (now, initial_state(now), "say it")
     (lesson,) = await memory.top()
@@ -50,7 +51,7 @@ async def test_the_database_raises_what_the_rule_raises(store, memory, known, ne
     assert await rows(store, "select source from origin") == [(f"by {now}",)]
     assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (now not in HELD)
     released = await store.read(memory.scope, exposures.rulings, 9)
-    assert len(released) == (new == "operator" and known not in RAISING)
+    assert len(released) == (raised and new == "operator")
 
 
 @pytest.mark.parametrize("trust", ORDER)

@@ -25,7 +25,7 @@ from heedful.lessons.lesson import (
     Reflection,
     Scope,
 )
-from heedful.lessons.proof import proof
+from heedful.lessons.proof import prove_cases
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
@@ -119,17 +119,17 @@ async def of_lessons(story: Story) -> None:
     assert (await read(patterns.seen, one.signature)).count == 1
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
-    shown = [Exposure(name(one), f"l {n}", n < 200, "x") for n in range(240)]
-    ends = [Outcome(f"l {n}", n >= 200, 1) for n in range(240)]
-    await write(exposures.expose, shown[:1], ends[0], time.time())
-    assert not await write(exposures.insert_exposure, shown[0], 1, 1.0)
-    assert not await write(exposures.insert_outcome, ends[0], 1.0)
-    kept = replace(shown[0], signature=one.signature.digest)
+    shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)
+    await write(exposures.expose, [shown], end, time.time())
+    assert not await write(exposures.insert_exposure, shown, 1, 1.0)
+    assert not await write(exposures.insert_outcome, end, 1.0)
+    kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
     assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
-    hurting = proof(shown, ends).lessons
+    cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
+    hurting = prove_cases({name(one): cases}, 0).lessons
     assert await write(exposures.conclude, {}, hurting) == [name(one)]
     await write(exposures.restore, first.id, "ada", "it was the model")
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)

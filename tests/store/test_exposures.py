@@ -1,10 +1,10 @@
-"""What loops were shown and came to, in SQL: written once, counted as `proof` counts it."""
+"""What loops were shown and came to, in SQL: written once, counted once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Exposure, Outcome, Past, Reflection, Scope, Signature
-from heedful.lessons.proof import MOST_CALLS, Comparison, count_cases, proof, prove_cases
+from heedful.lessons.proof import MOST_CALLS, Case, Comparison, prove_cases
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store.exposures import GIVEN_UP, evidence, expose
@@ -75,10 +75,8 @@ def counts(path: Any) -> dict[str, tuple[int, int]]:
 
 
 def hurting(name: str) -> Comparison:
-    pairs = [(True, False)] * 200 + [(False, True)] * 40
-    exposures = [shown(name, f"h {n}", kind) for n, (kind, _) in enumerate(pairs)]
-    ends = [Outcome(f"h {n}", right, 1) for n, (_, right) in enumerate(pairs)]
-    (one,) = proof(exposures, ends).lessons
+    cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
+    (one,) = prove_cases({f"check/{name}": cases}, 0).lessons
     assert one.conclusion == "hurts"
     return one
 
@@ -117,7 +115,7 @@ async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path)
     assert found == [*default, ("other", "a", 0, 0)]
 
 
-# -- the same cases as `proof` finds
+# -- what is counted
 
 
 NAMES = ("aaaa", "bbbb", "aaaabbbb")
@@ -152,33 +150,39 @@ def told(loop: str, one: dict[str, Any]) -> tuple[list[Exposure], Outcome | None
     return exposures, end if late else None, counts
 
 
+def counted(ranked: Sequence[Exposure], end: Outcome) -> Iterator[tuple[str | None, Case]]:
+    """A case of each lesson with its own coin, and of memory where one coin decided for all."""
+    first, calls = ranked[0], min(end.calls, MOST_CALLS)
+    alone, recurred = len(ranked) == 1, [one.signature in end.signatures for one in ranked]
+    for one, again in zip(ranked, recurred, strict=True):
+        if alone or not first.together:
+            yield one.lesson, (one.share, one.shown, end.right_at_once, again, calls)
+    if alone or first.together or not first.share:
+        yield None, (first.share, first.shown, end.right_at_once, any(recurred), calls)
+
+
 @given(st.lists(opportunity, max_size=12))
-def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
-    exposures: list[Exposure] = []
-    outcomes: list[Outcome] = []
+def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
+    cases: dict[Any, Counter[Case]] = defaultdict(Counter)
+    waiting = 0
     with opened(":memory:") as store:
 
         def fill(db: Db, scope: Scope) -> Any:
+            nonlocal waiting
             for n, one in enumerate(made):
                 loop = f"l{n}"
-                ranked, stored, counted = told(loop, one)
+                ranked, stored, end = told(loop, one)
                 expose(db, SCOPE, ranked, None, one["began"])
                 expose(db, Scope(project="other"), ranked, stored, one["began"])
                 expose(db, SCOPE, (), stored, one["began"] + (one["lasted"] or 0))
-                if counted is not None or one["began"] + GIVEN_UP >= NOW:
-                    exposures.extend(ranked)
-                outcomes.extend([counted] if counted else [])
+                for name, case in counted(ranked, end) if end else ():
+                    cases[name][case] += 1
+                waiting += end is None and one["began"] + GIVEN_UP >= NOW
             with clock(NOW):
                 return evidence(db, SCOPE, MOST_CALLS)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
-    cases, waiting = count_cases(exposures, outcomes)
-    capped: dict[Any, Counter[Any]] = {name: Counter() for name in cases}
-    for name, counts in cases.items():
-        for case, n in counts.items():
-            capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
-    assert (found, pending) == (capped, waiting)
-    assert prove_cases(found, pending) == proof(exposures, outcomes)
+    assert (found, pending) == (cases, waiting)
 
 
 # -- retired, and brought back

@@ -24,7 +24,6 @@ COMMANDS = {
     "log": ("loops:log", "List decisions with their reasons and overrides."),
     "override": ("loops:override", "Suspend a stop rule, so that a loop can continue."),
     "replay": ("replay:replay", "Compare what policies would have cost on recorded loops."),
-    "tune": ("replay:tune", "Choose the cheapest policy that still solves enough loops."),
     "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
     "reflect": ("memory:reflect", "List what failed in runs of agents, and learn from it."),
     "lessons": ("lessons:lessons", "List the lessons, most often seen first."),
@@ -51,7 +50,7 @@ COMMANDS = {
 }
 
 # All other commands have the options --db and --json.
-WITHOUT_DB = {"demo", "replay", "tune", "policy", "model", "judge", "db"}
+WITHOUT_DB = {"demo", "replay", "policy", "model", "judge", "db"}
 WITHOUT_JSON = {"serve", "worker"}
 
 # Help without colours, with line breaks as written; `Commands.main` prints errors.

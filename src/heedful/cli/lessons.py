@@ -155,20 +155,6 @@ def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
     return answer(record, words, following("patterns", "list"))
 
 
-@patterns.command()
-def suggest(limit: Limit = 20) -> int:
-    """List pairs of lessons with nearly the same meaning, and merge nothing. Needs an embedder."""
-    found = ask(lambda memory: memory.suggest(limit))
-    lines = []
-    for pair in found:
-        error_type = clean(pair["lessons"][0]["error_type"], WORDS)
-        lines.append(f"cosine {pair['cosine']:.2f}, {error_type}")
-        rows = ((one["id"], one["seen"], clean(one["text"], WORDS)) for one in pair["lessons"])
-        lines += [f"  {id}  seen {times}  {text}" for id, times, text in rows]
-    then = following("lessons") if found else "no two lessons are similar enough"
-    return answer({"pairs": found}, *lines, then)
-
-
 def pin(
     lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
     by: By,

@@ -211,9 +211,8 @@ COUNTS: dict[str, Any] = {
     "seconds": lambda one: one.cost.seconds,
     "tokens": lambda one: one.cost.tokens,
 }
-HEADS = "runs failed stages recovered retries seconds tokens"
-CHECKS = columns(f"check {HEADS}", check="name", **COUNTS)
-STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
+HEADS = "check runs failed stages recovered retries seconds tokens"
+CHECKS = columns(HEADS, check="name", **COUNTS)
 MEANING = """\
 failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
 that passed; retries, seconds, tokens: number and cost of the retries"""
@@ -241,8 +240,8 @@ def runs(
     failed = [one for one in counts.checks if one.failed]
     lines = (
         f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s",
-        *([Table(CHECKS, failed)] if failed else []),
-        *(Table(STAGES, counts.stages), MEANING, then),
+        *([Table(CHECKS, failed), MEANING] if failed else []),
+        then,
     )
     return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 

@@ -154,10 +154,8 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
-    unchanged = "stopped; nothing was changed"
     with Progress() as progress:
-        options["progress"] = partial(progress.counted, noun="texts")
-        work = partial(consolidate, **options)
+        work, unchanged = partial(consolidate, **options), "stopped; nothing was changed"
         one = ask(work, progress=progress.fetched, stopped=unchanged)
     then: list[object] = ["lessons"]
     if dry_run and one.done:
@@ -212,7 +210,7 @@ def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     """Return, for each merged lesson's id, how its text differs from the survivor's text."""
     into = one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
-    return {id: str(difference(one.texts[id], into)) for id in members}
+    return {id: difference(one.texts[id], into) for id in members}
 
 
 def _describe_dream(one: Dream) -> Iterator[str]:

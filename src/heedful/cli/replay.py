@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: compare policies on recorded loops, and check rules.
+"""`heedful replay` and `policy`: compare policies on recorded loops, and check rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, emit, following
+from heedful.cli.output import Table, answer, columns, counted, emit
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
@@ -77,7 +76,6 @@ def replay(
         {"recorded": loops.document(whole), "policies": documents, "notes": notes},
         f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
         *(*_describe_figures([whole, *figures]), *notes),
-        following("tune", *([source] if source else [])),
     )
 
 
@@ -98,48 +96,6 @@ def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
     yield Table(columns(names, **FIGURES), rows)
     if any(one.beyond for one in rows):
         yield "cannot tell: loops whose record is too short to show how they would have ended"
-
-
-def tune(
-    source: Source = None,
-    keep: Annotated[float, Option(help="The share of solvable loops to solve.")] = 0.99,
-    policy: Annotated[str | None, Option("--policy", help="Compare with it. [the setting]")] = None,
-) -> int:
-    """Choose the cheapest policy that still solves enough loops.
-
-    The policy is chosen on one half of the recorded loops, and its figures come from the other
-    half. If a policy would have continued after the last recorded attempt, all attempts that
-    the policy allows are counted.
-    """
-    record.check_number("--keep", keep, 0, 1)
-    before = config.policy_of(policy)
-    with output.Progress() as progress:
-        records = read_records(source, progress)
-        found = replays.tune(records, before, keep, partial(progress.counted, "replaying"))
-    halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
-    notes = list(_caveats(records, [found.policy]))
-    solvable, now = found.chosen_on.solvable, found.before.policy
-    these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
-    words = [source] if source else []
-    if found.policy.name != now:
-        result = f"chosen: {found.policy.name}"
-        notes.append(f"to use it, write in heedful.toml: policy = {dumps(found.policy.name)}")
-        both = (policy or config.settings().policy, found.policy.name)
-        words += [word for text in both if isinstance(text, str) for word in ("--policy", text)]
-    elif solvable:
-        result = f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved"
-    else:
-        result = f"{now} stays: none of these loops can be solved, so no policy is better"
-    names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
-    pairs = zip(names, halves.values(), strict=True)
-    rows = [replace(one, policy=name) for name, one in pairs]
-    figures = {name: loops.document(one) for name, one in halves.items()}
-    document = {"policy": codec.policy_to(found.policy), "tried": found.tried, **figures}
-    return answer(
-        {**document, "notes": notes},
-        f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}",
-        *(result, *_describe_figures(rows), *notes, following("replay", *words)),
-    )
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:

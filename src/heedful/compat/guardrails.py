@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.checks import critic, critique
@@ -38,7 +38,7 @@ STORE = "heedful.db"
 DONE = "done"
 CONFIGURE = (
     "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge check, or give "
-    "GuardedLoops a judge or critics"
+    "GuardedLoops a judge"
 )
 NOT_DONE = "Invalid reflection status. Must be 'done'."
 REASONING = "reasoning"  # the key of the note of `log_rerun_reasoning`
@@ -198,36 +198,28 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
     return replace(finding, level="warning", severity=severity, key=key, persistent=True)
 
 
-def judges_of(
-    completion: Completion, judge: Model | None, critics: Mapping[str, Check], goal: str
-) -> list[Check]:
+def judges_of(completion: Completion, judge: Model | None, goal: str) -> list[Check]:
     """Return the check that judges all missing scores, in a list; [] if no score is missing.
 
-    `critics` are the host's critics by role; `judge` judges other roles. Reported bias tags are not
-    judged again. Raises InvalidInput if a score is missing and nothing can judge it.
+    Reported bias tags are not judged again. Raises InvalidInput if a score is missing and nothing
+    can judge it.
     """
     missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
         return []
-    summary, output = completion.summary, completion.output
-    also = [PESSIMIST] * (completion.bias_tags is None) + [SUMMARY] * (summary is not None)
-    judges: dict[str, Check] = {}
-    for role in (*missing, *also):
-        if role in critics:
-            judges[role] = critics[role]
-        elif judge is not None:
-            judges[role] = critic(role, judge, goal=goal if role == ALIGNMENT else "")
-    unjudged = [f"{role}_score" for role in missing if role not in judges]
-    if unjudged or completion.value is None:
-        cure = CONFIGURE if unjudged else "or send a summary or an output to judge"
-        names = unjudged or [f"{role}_score" for role in missing]
+    if judge is None or completion.value is None:
+        cure = CONFIGURE if judge is None else "or send a summary or an output to judge"
+        names = [f"{role}_score" for role in missing]
         allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
         raise InvalidInput(names[0], None, allowed)
-    of_summary = [judges.pop(SUMMARY)] if SUMMARY in judges else []
+    summary, output = completion.summary, completion.output
+    roles = [*missing, *[PESSIMIST] * (completion.bias_tags is None)]
+    judges = [critic(role, judge, goal=goal if role == ALIGNMENT else "") for role in roles]
+    of_summary = [critic(SUMMARY, judge)] if summary is not None else []
 
     async def reflection(candidate: Any, at: Context) -> record.Evaluation:
         about = summary if output is None else output
-        judged = await evaluated(about, at, [*judges.values()], None)
+        judged = await evaluated(about, at, judges, None)
         at = at if output is None else replace(at, data=output)
         more = await evaluated(summary, at, of_summary, None)
         findings, scores = (*judged.findings, *more.findings), {**judged.scores, **more.scores}
@@ -243,18 +235,16 @@ class GuardedLoops:
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
     call, also to loops that are already open.
-    `judge` and `critics` (by role) judge scores that callers do not report; without them, such
-    completions are refused. With a `memory` of the
-    same store and scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is
-    called before an override is written. If `vouched` is false, reported scores and tags do not
-    count as measured, and lessons based on them stay unverified.
+    The `judge` gives scores that callers do not report; without it, such completions are refused.
+    With a `memory` of the same store and scope, lessons of finished loops are stored.
+    `overriding(loop_id, rule)` is called before an override is written. If `vouched` is false,
+    reported scores and tags do not count as measured, and lessons based on them stay unverified.
     """
 
     store: Store
     scope: Scope = Scope()
     settings: LoopGuardrails | None = None
     judge: Model | None = None
-    critics: Mapping[str, Check] = field(default_factory=dict)
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
     vouched: bool = True
@@ -304,7 +294,7 @@ class GuardedLoops:
                 raise InvalidInput("summary", None, allowed)
             known = stored.head.context
             goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
-            checks = judges_of(completion, self.judge, self.critics, goal)
+            checks = judges_of(completion, self.judge, goal)
             place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import sha256
 from io import TextIOWrapper
 from itertools import count
 from typing import Any, BinaryIO, Literal
@@ -141,19 +140,14 @@ def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _trace_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield the traces of a list, of an object with their names as keys, or of lines of JSON."""
+    """Yield the traces of a list, or a single trace."""
     data = file.read(LARGEST_JSON + 1)
     if len(data) > LARGEST_JSON:
         raise ExportFileError(name, 0, f"it is longer than {LARGEST_JSON >> 20} MB; split it")
     try:
         whole = json.loads(data)
-    except (ValueError, RecursionError):
-        file.seek(0)
-        yield from _lines(file, name)
-        return
-    if isinstance(whole, dict) and "loop_id" not in whole:
-        named = whole.items()
-        whole = [{"loop_id": id, **one} if isinstance(one, dict) else one for id, one in named]
+    except (ValueError, RecursionError) as error:
+        raise ExportFileError(name, 0, f"it is not JSON ({error}); check the file") from error
     yield from enumerate(whole if isinstance(whole, list) else [whole], 1)
 
 
@@ -248,7 +242,7 @@ def _data(row: Row, field: str) -> dict[str, Any]:
 
 
 def _of_trace(row: Row) -> list[Reflection]:
-    """Return a lesson for each repeated bias tag, and one for the reason of the decision.
+    """Return a lesson for each repeated bias tag.
 
     heedful learns a bias tag under the same name, so that all its sightings are counted together.
     """
@@ -258,10 +252,6 @@ def _of_trace(row: Row) -> list[Reflection]:
         found = bias({"tag": storable(tag)})
         text = f"{found.message}. {found.fix}"
         made.append(_lesson("check", PESSIMIST, text, found.key, (PESSIMIST,), loop))
-    if reason := _text(row, "rerun_reason"):
-        head = "The loop was stopped" if row.get("force_finalize") else "The loop had to run again"
-        text = f"{head}: {reason.replace('_', ' ')}. {_text(row, 'rerun_reason_detail')}"
-        made.append(_lesson("error", "rerun", text.strip(), reason, ("rerun",), loop))
     return made
 
 
@@ -287,9 +277,6 @@ def _of_memory(row: Row) -> list[Reflection]:
 def _of_mistake(row: Row) -> list[Reflection]:
     """Return the lesson that `heedful.compat.store` would store."""
     prompt, mistake = (_text(row, name, needed=True) for name in ("prompt", "mistake"))
-    given, plain = _text(row, "prompt_hash"), row["prompt"].encode("utf-8", "surrogatepass")
-    if not sha256(plain).hexdigest().startswith(given.lower()):
-        raise InvalidInput("prompt_hash", given, "the SHA-256 of the prompt, or left out")
     example = Example(prompt, _text(row, "correction"), "", mistake)
     lesson = _lesson("error", MISTAKE, mistake, mistake, ("reflexion",))
     return [replace(lesson, example=example)]

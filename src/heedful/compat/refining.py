@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful.checks.evaluate import Check, Evaluate
+from heedful.compat.answers import Record
 from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
@@ -91,29 +92,13 @@ def _settled(verdict: decide.Verdict) -> bool:
     return verdict.passed or any(each.rule not in UNSETTLED for each in verdict.stopped_by)
 
 
-class Keyed(Mapping[str, Any]):
-    """A dataclass whose fields can also be read as keys."""
-
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, self.__dataclass_fields__[name].name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.__dataclass_fields__)
-
-    def __len__(self) -> int:
-        return len(self.__dataclass_fields__)
-
-
 @dataclass(frozen=True, slots=True)
-class GuardrailCheckResult(CheckResult, Keyed):
+class GuardrailCheckResult(CheckResult, Record):
     """The result of one check of a stage's output, with attributes and keys."""
 
 
 @dataclass(frozen=True, slots=True)
-class StageGuardrailReport(Keyed):
+class StageGuardrailReport(Record):
     """The report on one output of a stage, with attributes and keys.
 
     `timestamp` is ISO 8601 in UTC. `requires_retry` is True if a check failed; then

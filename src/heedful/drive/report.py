@@ -334,7 +334,7 @@ async def override(
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
         head, last = snapshot.stored.head, decide.latest_verdict(snapshot.stored.decisions)
         policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
-        _check_stops(last, policy, known_improvement=head.policy.get("min_gain") is not None)
+        _check_stops(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
@@ -354,16 +354,13 @@ def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
-def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
-    """Raise OverrideRefused if user code (a rule or `policy.improvement`) stopped the loop."""
+def _check_stops(last: decide.Verdict, policy: decide.Policy) -> None:
+    """Raise OverrideRefused if a rule that is user code stopped the loop."""
     known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
     stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
-    unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
-    if stops and not known_improvement:
-        unknown.append(f"{stops[0]!r} under an improvement")
-    if unknown:
+    if unknown := [rule for rule in stops if rule not in known]:
         raise errors.OverrideRefused(
-            f"the loop was stopped by {unknown[0]} that is user code; "
+            f"the loop was stopped by {unknown[0]!r}, a rule that is user code; "
             "override it in the program with this code, with Run.override"
         )
 

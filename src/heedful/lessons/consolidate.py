@@ -3,8 +3,7 @@
 `propose` compares lessons by their vectors or words. Two similar lessons are merged, unless a veto
 forbids it, for example because they differ in kind, trust or meaning. `first_difference` finds
 differences that similarity does not show: other numbers, negations or names, and replaced words.
-Rules that contradict each other, and lessons proven to hurt or to make no difference, are listed
-for a person to decide about.
+Rules that contradict each other are listed for a person to decide about.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Trust
 from heedful.lessons.patterns import is_assertion
-from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import near_vectors
 from heedful.lessons.signature import failure_of, signature
 from heedful.lessons.trust import HELD
@@ -103,7 +101,7 @@ def _lower_words(text: str) -> list[str]:
 
 
 Mode = Literal["lite", "full"]
-Action = Literal["merge", "contradict", "retire", "reword"]
+Action = Literal["merge", "contradict", "reword"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
@@ -183,8 +181,8 @@ class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
     After a "merge" the `survivor` replaces the members, and so does the better wording after a
-    "reword". "contradict" and "retire" change nothing:
-    they list lessons for a person to decide about, and `survivor` is 0. `outcome` is "done",
+    "reword". "contradict" changes nothing: it lists lessons for a person to decide about, and
+    `survivor` is 0. `outcome` is "done",
     "proposed" (in a dry run), "for a person", or the reason why nothing was done.
     """
 
@@ -331,17 +329,6 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
             ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
             if ids:
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")
-
-
-def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
-    """Propose to retire lessons that are proven to hurt or to make no difference, unless pinned."""
-    useless = ("hurts", "no difference shown")
-    proven = {each.lesson: str(each) for each in compared if each.conclusion in useless}
-    return [
-        Proposal("retire", (lesson.id,), 0, proven[lesson.name], FOR_A_PERSON)
-        for lesson in lessons
-        if lesson.name in proven and not lesson.pinned
-    ]
 
 
 def find_regressions(

@@ -16,7 +16,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
 from heedful.loop import record
-from heedful.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
+from heedful.loop.record import Attempt, Evaluation, Finding, Loop
 from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
@@ -68,7 +68,7 @@ def _corrected_findings(
     With `differ`, attempts with the same candidate as the accepted attempt are ignored.
     """
     *earlier, last = loop.attempts
-    least = record.thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
+    least = record.thousandths(loop.improves.min_gain)
     found: dict[str, tuple[Attempt, Finding]] = {}
     for attempt in earlier:
         evaluation = attempt.evaluation
@@ -102,7 +102,7 @@ def _lesson(
         dict(accepted.evaluation.scores) if accepted.evaluation else {},
         clip(finding.evidence),
     )
-    change = str(difference(example.rejected, redact(example.accepted)))
+    change = difference(example.rejected, redact(example.accepted))
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
     text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.words import Difference, difference
+from heedful.lessons.words import difference
 from heedful.loop.record import (
     LARGEST,
     LARGEST_INTEGER,
@@ -108,9 +108,9 @@ class Example:
         return {n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names}
 
     @property
-    def difference(self) -> Difference | None:
-        """The smallest change from `rejected` to `accepted`; None if `rejected` is empty."""
-        return difference(self.rejected, self.accepted) if self.rejected else None
+    def difference(self) -> str:
+        """The smallest change from `rejected` to `accepted`; "" if `rejected` is empty."""
+        return difference(self.rejected, self.accepted) if self.rejected else ""
 
     @property
     def digest(self) -> str:

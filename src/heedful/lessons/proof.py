@@ -8,15 +8,14 @@ against it has won enough. With many lessons, e-BH keeps the share of false conc
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, lgamma, log, log1p, pi, sin
 from typing import Literal
 
-from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Exposure, LessonName, Outcome
+from heedful.lessons.lesson import LessonName
 
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
@@ -179,12 +178,6 @@ class Proof:
     lessons: tuple[Comparison, ...]
     pending: int
 
-    @property
-    def retire(self) -> tuple[LessonName, ...]:
-        """The lessons that are proven to hurt."""
-        hurting = (each.lesson for each in self.lessons if each.conclusion == "hurts")
-        return tuple(lesson for lesson in hurting if lesson is not None)
-
 
 def is_due(outcomes: int) -> bool:
     """Return True if a proof is due after so many outcomes: every 20th, and less often from 512 on.
@@ -204,58 +197,16 @@ def usefulness(comparison: Comparison) -> float:
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
 
-def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
-    """Return what the exposures and outcomes of one scope prove; pass all of them, in any order.
+def prove_cases(cases: Cases, pending: int) -> Proof:
+    """Return what these cases prove; `pending` is the number of loops without an outcome.
 
     Each interval is valid at all times at once, with a probability of at least 95 %. A lesson helps
     or hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
     are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
     e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at most 2.5 % of the lessons said to hurt, or
     to help, are expected not to. "no difference shown" means that the interval is within `MARGIN`
-    of 0. Loops without an outcome are left out. Exposures without a holdout count only if there are
-    no others. Raises InvalidInput for two different records of one loop.
+    of 0. Loops without a holdout count only if there are no others.
     """
-    return prove_cases(*count_cases(exposures, outcomes))
-
-
-def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> tuple[Cases, int]:
-    """Return how often each `Case` occurred for each lesson, and count loops without an outcome."""
-    ended: dict[str, Outcome] = {}
-    for outcome in outcomes:
-        if ended.setdefault(outcome.loop, outcome) != outcome:
-            raise InvalidInput("outcome", outcome, "the only outcome of its loop")
-    offered: defaultdict[str, dict[LessonName, Exposure]] = defaultdict(dict)
-    for exposure in exposures:
-        if offered[exposure.loop].setdefault(exposure.lesson, exposure) != exposure:
-            raise InvalidInput("exposure", exposure, "the only exposure of its lesson and loop")
-    cases: defaultdict[LessonName | None, Counter[Case]] = defaultdict(Counter)
-    for loop, lessons in offered.items():
-        if loop in ended:
-            for lesson, case in _cases(list(lessons.values()), ended[loop]):
-                cases[lesson][case] += 1
-    return cases, sum(loop not in ended for loop in offered)
-
-
-def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
-    """Yield (lesson, case) for each lesson with its own coin; (None, case) for the whole memory."""
-    alone, together = len(ranked) == 1, any(each.together for each in ranked)
-    if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
-        raise InvalidInput("exposures", ranked, "equal in shown and share if together is true")
-    for each in ranked:
-        if not 0 <= each.share < 1 or not (each.shown or each.share):
-            allowed = "one with 0 <= share < 1, and shown if share is 0"
-            raise InvalidInput("exposure", each, allowed)
-        if alone or not together:
-            recurred = each.signature in ended.signatures
-            yield each.lesson, (each.share, each.shown, ended.right_at_once, recurred, ended.calls)
-    if alone or together or not any(each.share for each in ranked):
-        first = ranked[0]
-        recurred = any(each.signature in ended.signatures for each in ranked)
-        yield None, (first.share, first.shown, ended.right_at_once, recurred, ended.calls)
-
-
-def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return the proof from the result of `count_cases`; see `proof`."""
     tables, low, high = _tables(cases)
     pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from math import log
@@ -121,64 +120,19 @@ LINES = 5
 _TOKEN = r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\S\n]+|\n|."
 # The rest of a word, and one more word of the same line.
 _BEFORE = r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z"
-_AFTER = r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
+_AFTER = r"\A\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One change: at character `at` of the rejected text, `removed` was replaced by `added`.
+def difference(rejected: str, accepted: str) -> str:
+    """Return a line `old -> new` for each part that differs, in any script; at most `LINES` lines.
 
-    `before` and `after` are the text around the change, on the same line: about one word each. Both
-    texts contain them.
-    """
+    The change is the smallest one: words, numbers, spaces and other characters are compared. Each
+    line begins and ends with about one word that both texts have. If the texts are too long to
+    compare, one line replaces everything between their common beginning and their common end.
 
-    at: int
-    removed: str
-    added: str
-    before: str = ""
-    after: str = ""
-
-    @property
-    def end(self) -> int:
-        """The position in the rejected text right after the removed part."""
-        return self.at + len(self.removed)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The edits, in order, that turn the rejected text into the accepted one."""
-
-    edits: tuple[Edit, ...] = ()
-
-    def __str__(self) -> str:
-        """Return one line `old -> new` for each group of adjacent edits; at most `LINES` lines.
-
-        >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
-        is 12 km -> is 12.0 km
-        km long, I think -> km long
-        """
-        lines: list[tuple[str, str]] = []
-        end = -1
-        for edit in self.edits:
-            was, now = f"{edit.removed}{edit.after}", f"{edit.added}{edit.after}"
-            if edit.at == end:  # the edit before has printed the text between the two
-                lines[-1] = (lines[-1][0] + was, lines[-1][1] + now)
-            else:
-                lines.append((edit.before + was, edit.before + now))
-            end = edit.end + len(edit.after)
-        printed = [f"{_one_line(was)} -> {_one_line(now)}" for was, now in lines]
-        more = [f"and {len(printed) - LINES} more"] if len(printed) > LINES else []
-        return "\n".join([*printed[:LINES], *more])
-
-
-def difference(rejected: str, accepted: str) -> Difference:
-    """Return the smallest change from the rejected to the accepted text, in any script.
-
-    Words, numbers, spaces and other characters are compared. If the texts are too long to compare,
-    one edit replaces everything between their common beginning and their common end.
-
-    >>> print(difference("12 km", "12.0 km"))
-    12 km -> 12.0 km
+    >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
+    is 12 km -> is 12.0 km
+    km long, I think -> km long
     """
     a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
     first = _common(a, b)
@@ -192,14 +146,24 @@ def difference(rejected: str, accepted: str) -> Difference:
     places = [(i + 1, k, j + 1, m) for (i, j), (k, m) in gaps if (i + 1, j + 1) != (k, m)]
     at = list(accumulate(map(len, a), initial=0))
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(rejected)]
-    edits = []
+    lines: list[tuple[str, str]] = []
+    printed = -1  # the end of what the last line shows of the rejected text
     for n, (i, k, j, m) in enumerate(places):
-        # About a word of the text around it.
-        before = _compiled(_BEFORE).search(rejected[max(edges[2 * n], at[i] - 60) : at[i]])
-        after = _compiled(_AFTER).match(rejected[at[k] : edges[2 * n + 3]])
-        around = [match[0] if match else "" for match in (before, after)]
-        edits.append(Edit(at[i], rejected[at[i] : at[k]], "".join(b[j:m]), *around))
-    return Difference(tuple(edits))
+        after = _found(_AFTER, rejected[at[k] : edges[2 * n + 3]])
+        was, now = f"{rejected[at[i] : at[k]]}{after}", f"{''.join(b[j:m])}{after}"
+        if at[i] == printed:
+            lines[-1] = (lines[-1][0] + was, lines[-1][1] + now)
+        else:
+            before = _found(_BEFORE, rejected[max(edges[2 * n], at[i] - 60) : at[i]])
+            lines.append((before + was, before + now))
+        printed = at[k] + len(after)
+    shown = [f"{_one_line(was)} -> {_one_line(now)}" for was, now in lines[:LINES]]
+    return "\n".join([*shown, *[f"and {len(lines) - LINES} more"] * (len(lines) > LINES)])
+
+
+def _found(pattern: str, text: str) -> str:
+    match = _compiled(pattern).search(text)
+    return match[0] if match else ""
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:

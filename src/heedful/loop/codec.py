@@ -2,7 +2,7 @@
 
 `to_document` and `from_document` use the fields of the dataclasses. A document omits fields that
 have their default value, except fields in `_WRITTEN`. Documents of verdicts and rules also say
-which verdict or rule it is. For user code (a rule or `improvement`) only the name is stored.
+which verdict or rule it is. For a rule that is user code only the name is stored.
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
 
 def policy_to(policy: Policy) -> Plain:
     """Return a policy as JSON data, with user code by name only."""
-    better = policy.improvement if type(policy.improvement) is Improvement else None
+    better = policy.improvement
     plain: Plain = {
         "name": policy.name,
         "rules": [rule_to(rule) for rule in policy.rules],
-        "min_gain": better.min_gain if better else None,
+        "min_gain": better.min_gain,
         "unscored": policy.unscored,
     }
-    if better and better.against != "best":
+    if better.against != "best":
         plain["against"] = better.against
     return plain | ({"goals": list(map(to_document, policy.goals))} if policy.goals else {})
 
@@ -186,14 +186,13 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
-    """Return the `improvement` of the policy that `plain` describes; for user code, the default."""
-    gain, against = plain.get("min_gain"), plain.get("against", "best")
-    return Improvement(against=against) if gain is None else Improvement(gain, against)
+    """Return the `improvement` of the policy that `plain` describes."""
+    return Improvement(**{n: plain[n] for n in ("min_gain", "against") if n in plain})
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
     """Return True if `policy_from(plain)` restores the whole policy: no part of it is user code."""
-    return plain.get("min_gain") is not None and not any(map(_has_own_code, _rules(plain)))
+    return not any(map(_has_own_code, _rules(plain)))
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Improves, Loop, Override
+from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 
@@ -25,7 +25,7 @@ class Policy:
     """
 
     rules: tuple[StopRule, ...]
-    improvement: Improves = Improvement()
+    improvement: Improvement = Improvement()
     unscored: Literal["stop", "again"] = "stop"
     name: str = ""
     goals: tuple[Goal, ...] = ()
@@ -37,9 +37,11 @@ class Policy:
         if not isinstance(self.rules, tuple) or not self.rules:
             allowed = "at least one stop rule: a loop must end; the rules are a tuple"
             raise InvalidInput("rules", self.rules, allowed)
-        for what, code in (("improvement", self.improvement), *(("rule", r) for r in self.rules)):
-            if not callable(code) or isinstance(code, type):
-                raise InvalidInput(what, code, "a callable, such as Improvement() or MaxAttempts()")
+        for rule in self.rules:
+            if not callable(rule) or isinstance(rule, type):
+                raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
+        if type(self.improvement) is not Improvement:
+            raise InvalidInput("improvement", self.improvement, "an Improvement")
 
 
 @dataclass(frozen=True, slots=True)

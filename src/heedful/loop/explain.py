@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.loop import record
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.record import Evaluation, Improvement, Loop, clean, format_score
+from heedful.loop.record import Evaluation, Loop, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
@@ -123,8 +123,7 @@ def _knobs(last: Evaluation, loop: Loop, policy: Policy) -> Iterator[tuple[str, 
         yield f"score {name}", float(last.scores[name]), (*_SCORES, name)
     for n, goal in scored:
         yield f"threshold of {goal.score}", float(goal.threshold), (0, "goals", n, "threshold")
-    if isinstance(policy.improvement, Improvement):
-        yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
+    yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
     for n, rule in enumerate(policy.rules):
         yield from _rule_knobs(rule, "", (1, "rules", n))
 

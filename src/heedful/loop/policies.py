@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import stop
@@ -143,7 +143,7 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
         kept = (each for each in goals if (each.score, each.direction) not in replaced)
         goals = (*kept, *new)
     gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
-    improvement = replace(cast("Improvement", base.improvement), **gains)
+    improvement = replace(base.improvement, **gains)
     name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
     if not isinstance(name, str):
         raise InvalidInput("name", name, "text")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
@@ -30,8 +30,8 @@ NEW, KEPT = "new", "kept"
 class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
-    If the search found no answer, because of its limits or of user code, `history` is None and
-    `proof` is empty.
+    If the search found no answer, because of its limits, `history` is None and `proof` is empty.
+    For a rule that is user code nothing is searched; with such a rule, nothing is proven.
     """
 
     rule: StopRule
@@ -82,6 +82,8 @@ def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
 def _reach(policy: Policy, place: int, tries: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
+    if _own(parts):
+        return Reach(rule, None)
     alphabet = _alphabet(policy, parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
     waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
@@ -106,8 +108,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    own = _own(stop.flat(policy.rules)) or type(policy.improvement) is not record.Improvement
-    if waiting or own:
+    if waiting or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
         most = min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
@@ -129,17 +130,15 @@ def _own(parts: Iterable[StopRule]) -> bool:
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """Return the kinds of attempts that a rule can tell apart; for user code, all kinds."""
-    own, flat = _own(parts), _of(parts, stop.Plateau)
-    floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
-    repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
-    tires = bool(own or repeats or _of(parts, stop.Fatigue))
+    """Return the kinds of attempts that a rule can tell apart."""
+    flat, repeats = _of(parts, stop.Plateau), {part.near for part in _of(parts, stop.Repeat)}
+    floors = {part.floor for part in flat if part.floor is not None}
+    tires = bool(repeats or _of(parts, stop.Fatigue))
     stale = tires or any(part.patience for part in flat)
-    echo = own or bool(_of(parts, stop.Echo))
-    found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * echo]
+    found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
     seen = ["", *("near" if near else "same" for near in repeats)]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    spends = [NOTHING, Usage(10**9, 10**12, 0, 1e12, 1e9)] if own else _spending(parts)
+    spends = _spending(parts)
     made = product((True, False) if stale else (True,), seen, found, grave, spends)
     blank = product((False,), seen, [()], [1.0], spends, (False,))
     goes_on = stale and policy.unscored == "again"
@@ -162,9 +161,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     """Convert a history to a loop in which no attempt passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
-    gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
-    # With more errors than the best, an attempt does not improve, even with a better score.
-    level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
+    gain = max(1, thousandths(policy.improvement.min_gain))
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history[1], 1):
         short -= gain * symbol.improves
@@ -174,7 +171,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
         found = [
-            record.Finding("check", k, "", level, worst, k, persistent=k == KEPT) for k in keys
+            record.Finding("check", k, "", "warning", worst, k, persistent=k == KEPT) for k in keys
         ]
         evaluation = record.Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
@@ -200,7 +197,7 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
     echoes, symbols = history
     later = symbols[since + 1 :]
     return (
-        min(len(symbols), max([LONGEST * _own(parts), *limits])),
+        min(len(symbols), max(limits, default=0)),
         echoes,
         any(loop.improved),
         loop.usage,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -378,9 +378,6 @@ class Improvement:
         return place < 2 or was[place] - now[place] >= least
 
 
-Improves = Callable[[Evaluation, Evaluation, tuple[Goal, ...]], bool]
-
-
 @dataclass(frozen=True)
 class Loop:
     """One task under self-correction: its goals, attempts and overrides.
@@ -398,7 +395,7 @@ class Loop:
     extra: Usage = NOTHING
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
-    improves: Improves = Improvement()
+    improves: Improvement = Improvement()
     at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -472,7 +469,7 @@ class Loop:
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
-        last = getattr(self.improves, "against", "best") == "previous"
+        last = self.improves.against == "previous"
         for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
             if evaluation is None or rank is None:

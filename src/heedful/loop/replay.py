@@ -1,21 +1,14 @@
-"""Replay recorded loops under other policies, and choose the cheapest policy.
-
-`replay` decides again on recorded attempts. `tune` chooses the best policy of a grid on one half of
-the loops, and reports its figures on the other half.
-"""
+"""Replay recorded loops under other policies: decide again on recorded attempts."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
-from heedful.loop.policies import policy
-from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
-from heedful.loop.stop import Budget, MaxAttempts
+from heedful.loop.record import LARGEST, NOTHING, Loop, Usage, check_number
+from heedful.loop.stop import Budget
 
 LESS = 0.999  # the highest quality of an attempt that does not pass
 
@@ -159,105 +152,3 @@ def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tup
         )
         found.append(figures)
     return tuple(found)
-
-
-MOST = 8  # the highest limit of attempts in the grid
-REPEATS = tuple(
-    f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
-)
-# The base "default" includes its rule for loops in which no check has passed. Policies based on
-# "stage" have only the rules that are written here.
-WRITTEN = (
-    "stage",
-    *(f"stage, {repeat}" for repeat in REPEATS),
-    *(f"default, {repeat}" for repeat in REPEATS[2:]),
-    "default, -repeat",
-    *(f"stage, plateau.patience={patience}" for patience in (1, 2, 3)),
-    *(f"stage, fatigue.limit={limit}" for limit in (0.15, 0.45)),
-    *(f"stage, repeat.times=2, plateau.patience={patience}" for patience in (2, 3)),
-)
-Watch = Callable[[int, int], object]
-
-
-@dataclass(frozen=True)
-class TuningResult:
-    """The cheapest policy that solves enough loops.
-
-    `chosen_on` are the figures of this policy on the half of the loops that was used to choose it;
-    `reported_on` are its figures on the other half. `before` are the old policy's figures on this
-    other half, too. `tried` is the number of policies that were tried.
-    """
-
-    policy: Policy
-    chosen_on: Figures
-    reported_on: Figures
-    before: Figures
-    tried: int
-
-
-def grid(base: Policy | None = None) -> Iterator[Policy]:
-    """Yield policies of at most three rules; their names are texts that `policy` accepts.
-
-    All have the improvement, the goals and the `unscored` of `base`.
-    """
-    base = base or policy("stage")
-    better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
-    kept = [
-        *[f"min_gain={better.min_gain!r}"] * (better.min_gain != Improvement().min_gain),
-        *[f"against={better.against}"] * (better.against != "best"),
-        *[f"unscored={base.unscored}"] * (base.unscored != "stop"),
-        *map(str, base.goals),
-    ]
-    for written in WRITTEN:
-        # With a limit of 1, the other rules have no effect.
-        for limit in range(1 if written == "stage" else 2, MOST + 1):
-            made = policy(f"{written}, attempts.limit={limit}")
-            name = ", ".join([made.name, *kept])
-            yield Policy(made.rules, base.improvement, base.unscored, name, base.goals)
-
-
-def tune(
-    recorded: Sequence[RecordedLoop],
-    before: Policy,
-    keep: float = 0.99,
-    watch: Watch = lambda done, total: None,
-) -> TuningResult:
-    """Choose, on half of the loops, the policy with the fewest attempts that solves enough loops.
-
-    Enough is a share `keep` (0..1) of the solvable loops. A replay that is not exact counts with as
-    many attempts as the policy allows. If no policy is better, the result is `before`. The id of a
-    loop determines its half. `watch(done, total)` is told how many replays are done, and of how
-    many. Raises InvalidInput.
-    """
-    check_number("keep", keep, 0, 1)
-    loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)
-    aimed = [replace(one, loop=loop) for one, loop in zip(recorded, loops, strict=True)]
-    halves: tuple[list[RecordedLoop], list[RecordedLoop]] = ([], [])
-    for one in aimed:
-        id = one.loop.id.encode("utf-8", "surrogatepass")
-        halves[hashlib.sha256(id).digest()[0] % 2].append(one)
-    if min(map(len, halves)) < 2:
-        split = " and ".join(str(len(half)) for half in halves)
-        allowed = f"more: their ids give halves of {split} loops, and each half needs at least two"
-        raise InvalidInput("loops", len(recorded), allowed)
-    before = replace(before, name=before.name or "as it is")
-    (now,) = compare(halves[0], [before])
-    tried = [(now.attempts, -now.solved, before)]
-    policies = list(grid(before))
-    for place, each in enumerate(policies, 1):
-        tried.append((*_cost(halves[0], each), each))
-        watch(place * len(halves[0]), len(policies) * len(halves[0]))
-    enough = Fraction(str(keep)) * now.solvable
-    fits = [trial for trial in tried if now.solvable and -trial[1] >= enough]
-    best = min(fits or tried[:1], key=lambda trial: trial[:2])[2]
-    (chosen,) = compare(halves[0], [best])
-    reported, old = compare(halves[1], (best, before))
-    return TuningResult(best, chosen, reported, old, len(tried))
-
-
-def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
-    """Return an upper bound of the policy's attempts, and the negated number of solved loops."""
-    limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
-    made = [(one, replay(one.loop, policy)) for one in recorded]
-    most = sum(result.attempts if result.exact else limit for _, result in made)
-    return most, -sum(one.worth(result.kept) == 1 for one, result in made)

@@ -2,30 +2,27 @@
 
 The results of stored queries are ranked again as if the merges were done, and a merge that makes
 them worse is dropped. The other merges are one transaction, which can be rolled back. Lessons that
-contradict each other, and lessons proven to hurt or to make no difference, are listed for a person
-to decide about.
+contradict each other are listed for a person to decide about.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from heedful.errors import InvalidInput, ModelError, NotFound, StoreError
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import consolidate as rules
-from heedful.lessons.consolidate import LOOKBACK, MODES, Lesson, Mode, Proposal
+from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
-from heedful.loop.record import LARGEST, check_integer, check_number
-from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_of
+from heedful.loop.record import check_integer
+from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search
 
-# Called with the step, how much of it is done, and how much there is.
-DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
 FOUND = 5  # results of a stored query that recall must keep
 WORSE = "a stored query would find it further down, or not at all"
@@ -116,15 +113,14 @@ async def consolidate(
     mode: Mode = "lite",
     dry_run: bool = False,
     by: str = "heedful",
-    progress: DreamProgress | None = None,
 ) -> Dream:
     """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 
     The mode "lite" compares all lessons, for use on demand. The mode "full" is for periodic use: it
     merges only pairs with a lesson that was seen in the last 24 hours and has an importance of at
     least 0.6, and it needs at least 3 such lessons. Rules for one failure that contradict each
-    other, and lessons proven to hurt or to make no difference, are listed for a person. All changes
-    are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is written.
+    other are listed for a person. All changes are one recorded transaction, which `Dreams.rollback`
+    undoes. With `dry_run` nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
@@ -133,15 +129,14 @@ async def consolidate(
     check_actor(by, "")
     now = time.time()
     rows = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
-    made = await _vectors(memory, [one.text for one, vector in rows if vector is None], progress)
+    made = await _vectors(memory, [one.text for one, vector in rows if vector is None])
     lessons = {lesson.id: lesson for lesson, _ in rows}
     own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
     vectors = [vector for vector in own.values() if vector is not None] or None
     found = await asyncio.to_thread(rules.propose, list(lessons.values()), vectors, mode, now)
     asked = await _queries(memory, found.merges, lessons, own)
-    proposals = await _rehearse(memory, found.merges, lessons, asked, progress)
+    proposals = await _rehearse(memory, found.merges, lessons, asked)
     proposals += found.contradictions
-    proposals += rules.retirements(lessons.values(), (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
@@ -155,32 +150,13 @@ async def consolidate(
     return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
 
 
-async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "heedful") -> None:
-    """Consolidate in mode "full" now and every `every` seconds, until the task is cancelled.
-
-    A StoreError or a ModelError is logged as `dream_failed`, without content, and the next dream
-    takes place as planned. Raises InvalidInput.
-    """
-    check_number("every", every, 0, LARGEST)
-    while True:
-        try:
-            await consolidate(memory, mode="full", by=by)
-        except (StoreError, ModelError) as error:
-            log_failure("dream_failed", error)
-        await asyncio.sleep(every)
-
-
-async def _vectors(
-    memory: Memory, texts: Sequence[str], progress: DreamProgress | None = None
-) -> dict[str, Vector]:
+async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
     """Return the vector of each text; without an embedder, None for each text."""
     vectors: dict[str, Vector] = dict.fromkeys(texts)
     if memory.embedder is not None:
         for n in range(0, len(texts), BATCH):
             batch = texts[n : n + BATCH]
             vectors.update(zip(batch, await embed(memory.embedder, batch), strict=True))
-            if progress is not None:
-                progress("embedding", n + len(batch), len(texts))
     return vectors
 
 
@@ -204,7 +180,6 @@ async def _rehearse(
     proposals: Sequence[Proposal],
     lessons: Mapping[int, Lesson],
     asked: Mapping[str, Vector],
-    progress: DreamProgress | None,
 ) -> list[Proposal]:
     """Return the proposals; those that make recall worse have the outcome `WORSE`.
 
@@ -212,12 +187,10 @@ async def _rehearse(
     """
     left, space = dict(enumerate(proposals)), space_of(memory.embedder)
     found: dict[str, Sequence[Match]] = {}
-    for n, (query, vector) in enumerate(asked.items(), 1):
+    for query, vector in asked.items():
         found[query] = await memory.store.read(
             memory.scope, search.search, query, space, vector, LEG
         )
-        if progress is not None:
-            progress("rehearsing", n, len(asked))
     before = {query: _names(query, matches) for query, matches in found.items()}
     dropped: set[int] = {-1}
     while left and dropped:

@@ -12,14 +12,14 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal, cast
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
-from heedful.lessons import patterns, proof, ranking
+from heedful.lessons import proof, ranking
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
@@ -41,8 +41,6 @@ _log = logging.getLogger("heedful")
 
 
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
-FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
-AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
@@ -52,34 +50,25 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """The number of texts (examples and lessons) with a vector in each embedding space.
+    """How many texts (examples and lessons) have a vector in the space of the embedder in use.
 
-    `space` is the space of the embedder in use, "" without an embedder. `here` counts the texts
-    with a vector in this space, `elsewhere` those in each other space, and `nowhere` those without
-    a vector. Recall compares only vectors of its own space; it finds all other texts by words.
+    `space` is this space, "" without an embedder. `here` counts the texts with a vector in it, and
+    `behind` the texts that `reembed` would embed. Recall finds the latter by words.
     """
 
     space: str
     here: int = 0
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    nowhere: int = 0
+    behind: int = 0
 
     @classmethod
     def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Return the counts as seen from `space`; the key "" counts texts without a vector."""
-        elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
-        return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
-
-    @property
-    def behind(self) -> int:
-        """The number of texts that `reembed` would embed; 0 without an embedder."""
-        return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
+        """Return the counts as seen from `space`; `counts` has the number of texts by space."""
+        here = counts.get(space, 0)
+        return cls(space, here, sum(counts.values()) - here) if space else cls("")
 
     def __str__(self) -> str:
-        others = [f"{count} in {space}" for space, count in self.elsewhere.items()]
-        nowhere = [f"{self.nowhere} without a vector"] if self.nowhere else []
-        here = [f"{self.here} in {self.space}"] if self.space else []
-        return ", ".join([*here, *others, *nowhere])
+        rest = f", {self.behind} without a vector" if self.behind else ""
+        return f"{self.here} in {self.space}{rest}"
 
 
 def space_of(embedder: Embedder | None) -> str:
@@ -234,38 +223,6 @@ class Memory(Transfers):
             raise InvalidInput("digests", digests, "signatures of lessons, at least one")
         records.check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
-
-    async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """Return pairs of lessons with nearly the same meaning, for a person to judge.
-
-        Compares the `AMONG` lessons that were seen most often and merges nothing. Pairs of one
-        group, separated patterns and assertions are left out. Raises InvalidInput without an
-        embedder, ModelError, StoreError.
-        """
-        if self.embedder is None:
-            raise InvalidInput("embedder", None, "an embedder, because vectors are compared")
-        groups = {
-            one["signature"]: "" if entry["apart"] else number
-            for number, entry in enumerate(await self.patterns())
-            for one in entry["patterns"]
-        }
-        lessons = [
-            one
-            for one in await self.top(AMONG)
-            if one["state"] in ("candidate", "verified")
-            and groups.get(one["signature"]) != ""
-            and not patterns.is_assertion(one["error_type"], one["pattern"])
-        ]
-        vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
-        pairs = sorted(ranking.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
-        found = []
-        for a, b, cosine in pairs:
-            one, other = lessons[a], lessons[b]
-            group, theirs = (groups.get(it["signature"], it["signature"]) for it in (one, other))
-            if one["error_type"] == other["error_type"] and group != theirs:
-                facts = [{fact: it[fact] for fact in FACTS} for it in (one, other)]
-                found.append({"cosine": round(cosine, 4), "lessons": facts})
-        return found[:limit]
 
     @telemetry.search
     async def recall(

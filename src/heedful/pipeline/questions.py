@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from itertools import compress, zip_longest
 from typing import Any
 
@@ -16,9 +15,6 @@ from heedful.store.runs import Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 SHORT = 200  # characters of a name
-ORDINALS = "last first second third fourth fifth sixth seventh eighth ninth tenth".split()
-# A stage with such a name is found only beside the word "stage".
-COMMON = frozenset("a it run the pipeline check attempt why was did retry retried".split())
 SAID = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -26,9 +22,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement from a report, with check messages word for word.
 
-    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, no
-    `check` and no `file`. `file` is the name of the attempt's report. `quote` holds lines below the
-    `text`.
+    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt` and
+    no `check`. `quote` holds lines below the `text`.
     """
 
     text: str
@@ -36,7 +31,6 @@ class Fact:
     stage: str = ""
     attempt: int = 0
     check: str = ""
-    file: str = ""
     quote: str = ""
 
     @property
@@ -68,8 +62,7 @@ class RunAnswer:
         lines = [f"not in the report: {self.missing}; what there is:"] if self.missing else []
         lines.append(f"asked: {self.understood}")
         lines += [f"{number}. {fact}" for number, fact in enumerate(self.facts, 1)]
-        files = dict.fromkeys(fact.file for fact in self.facts if fact.file)
-        return "\n".join([*lines, *([f"reports: {', '.join(files)}"] if files else [])])
+        return "\n".join(lines)
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data, each fact with its number and its citation."""
@@ -150,41 +143,31 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     """Return the names of the stages in a question, and a text about a stage that does not exist.
 
     "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage. The value of
-    each name says which of the two it is: "by its name" or "by its place".
+    each name says which of the two it is: "by its name" or "by its place". Other names are looked
+    for only in a question without such a number.
     """
-    text, last = re.sub(r"[\W_]+", " ", question.casefold()), len(report.stages)
-    found: dict[str, str] = {}
-    for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
-        name = " ?".join(re.findall(r"[^\W\d_]+|\d+", stage.name.casefold())) or "(?!)"
-        if _number(stage.name) is not None:
-            continue
-        if name in COMMON:
-            name = f"(?:stage|step)s? {name}|{name} (?:stage|step)"
-        text, times = re.subn(rf"\b(?:{name})\b", "stage", text)
-        found |= {stage.name: ""} if times else {}
-    before = re.findall(rf"\b(\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}) (?:stage|step)\b", text)
-    places = [int(digits) for digits in re.findall(r"\d{1,9}", " ".join(before))]
-    places += [(ORDINALS.index(word) or last) for word in before if word in ORDINALS]
-    behind = re.findall(r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text)
-    numbers = [int(digits) for digits in re.findall(r"\d+", " ".join(behind))]
-    meant = [(n, [*report.stages[n - 1 : n]]) for n in places]
-    meant += [(n, _numbered(report, n)) for n in numbers]
-    for number, stages in meant:
+    text, found, missing = re.sub(r"[\W_]+", " ", question.casefold()), dict[str, str](), ""
+    listed = re.findall(r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text)
+    for number in map(int, re.findall(r"\d+", " ".join(listed))):
+        stages = _numbered(report, number)
         for stage in stages:
-            named = number in numbers and _number(stage.name) == number
-            found[stage.name] = "by its name" if named else "by its place"
-    missing = [f"stage {n}: the run has {counted(last, 'stage')}" for n, each in meant if not each]
-    if not found:
-        for word in text.split():
-            near = get_close_matches(word, [stage.name for stage in report.stages], 1, 0.8)
-            missing += [f"{word!r} (did you mean {near[0]}?)"] if near else []
-    return found, "; ".join(missing[:1])
+            how = "by its name" if _number(stage.name) == number else "by its place"
+            found[stage.name] = how
+        if not stages:
+            missing = (
+                missing or f"stage {number}: the run has {counted(len(report.stages), 'stage')}"
+            )
+    for stage in sorted(report.stages, key=lambda stage: -len(stage.name)) if not listed else ():
+        name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
+        text, times = re.subn(rf"\b{name}\b", "", text)
+        found |= {stage.name: ""} if times and _number(stage.name) is None else {}
+    return found, missing
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:
     """Yield facts about each attempt: how it ended, what was wrong, and its feedback."""
     for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
-        fact = Fact("", made.run, made.stage_name, made.attempt, file=made.file)
+        fact = Fact("", made.run, made.stage_name, made.attempt)
         if made.attempt > 1:
             ended = made.overall_status.replace("_", " ").replace("warning", "passed with warnings")
             yield replace(fact, text=f"attempt {made.attempt} {ended}")
@@ -217,12 +200,12 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Figures about one check or stage `name`: how often it failed, and how often a retry helped.
+    """Figures about the check `name`: how often it failed, and how often a retry helped.
 
-    For a check, `runs` counts the runs of stages that asked it, and `failed` the attempts that
-    failed it. For a stage, they count its runs and its failed attempts. `stages` counts the runs
-    that ended and had a failed attempt, `recovered` those of them that passed in the end. `cost` is
-    the cost of attempts after a failed attempt; if several checks failed, each has the full cost.
+    `runs` counts the runs of stages that asked it, `failed` the attempts that failed it, `stages`
+    the runs of stages that ended and had a failed attempt, `recovered` those of them that passed in
+    the end. `cost` is the cost of attempts after a failed attempt; if several checks failed, each
+    has the full cost.
     """
 
     name: str
@@ -234,7 +217,7 @@ class Count:
 
     @classmethod
     def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count how often the check or stage `name` failed.
+        """Count how often the check `name` failed.
 
         `tried` pairs each stage with one flag for each attempt: True if the attempt failed.
         """
@@ -247,11 +230,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures over `runs` runs for each check and each stage; `cost` is the cost of all retries."""
+    """Figures over `runs` runs for each check; `cost` is the cost of all retries."""
 
     runs: int
     checks: tuple[Count, ...]
-    stages: tuple[Count, ...]
     cost: AttemptCost
 
 
@@ -259,11 +241,8 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
-    stages: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
     checks: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
     for stage in tried:
-        fails = [made.overall_status == "failed" for made in stage.attempts]
-        stages[stage.name].append((stage, fails))
         failed = [{check.check_name for check in made.failed} for made in stage.attempts]
         asked = (check.check_name for made in stage.attempts for check in made.checks)
         for name in dict.fromkeys(asked):
@@ -271,5 +250,4 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     counts = [Count.of(*item) for item in checks.items()]
     counts.sort(key=lambda count: -count.failed)
     retries = AttemptCost.of(made for stage in tried for made in stage.attempts[1:])
-    by_stage = tuple(Count.of(*item) for item in stages.items())
-    return Statistics(len(listed), tuple(counts), by_stage, retries)
+    return Statistics(len(listed), tuple(counts), retries)

@@ -229,7 +229,6 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         caller.scope,
         setup.guardrails,
         setup.judge,
-        setup.checks,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),
         vouched="approve" in caller.key.may,
