@@ -130,18 +130,16 @@ def test_a_wrong_option_is_refused_where_it_is_written(options, error, said):
     assert said in str(caught.value)
 
 
+def test_checks_are_given_by_name():
+    with pytest.raises(errors.InvalidInput, match="checks="):
+        self_correcting([lower])  # type: ignore[call-overload]
+
+
 async def test_policy_and_goals_may_be_text():
-    kept = heedful.Run(
-        "t",
-        generate=lambda *_: "x",
-        evaluate=lambda *_: Evaluation(scores={"quality": 0.5}),
-        goals=["quality >= 0.8"],
-        policy="thorough, attempts.limit=2",
-        store=None,
-    )
-    result = await kept.finish()
-    assert len(result.loop.attempts) == 2
-    assert result.loop.goals == (Goal("quality", 0.8),)
+    judge = lambda *_: Evaluation(scores={"quality": 0.5})  # noqa: E731
+    options: Any = {"goals": ["quality >= 0.8"], "policy": "thorough, attempts.limit=2"}
+    result = await heedful.run("t", generate=lambda *_: "x", evaluate=judge, store=None, **options)
+    assert (len(result.loop.attempts), result.loop.goals) == (2, (Goal("quality", 0.8),))
 
 
 def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():

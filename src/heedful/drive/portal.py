@@ -134,6 +134,8 @@ def self_correcting(
     candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
     `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
     """
+    if function is not None and not callable(function):
+        raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate

@@ -267,7 +267,8 @@ async def open_loop(
     opened = ReportedLoop(held, scope, stored, known, checks)
     if known is not None:
         brief = await known.brief(journal.text_of(task), id, not stored.loop.attempts, None)
-        await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
+        if brief.exposures:
+            await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
         opened.briefing = brief
     return opened
 
