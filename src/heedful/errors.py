@@ -47,7 +47,7 @@ class UnknownName(UsageError):
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
-        near = get_close_matches(name, known, 1)
+        near = get_close_matches(str(name), known, 1, 0.7)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
 

@@ -69,7 +69,7 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     if isinstance(value, str):
         return _written(value)
     if not isinstance(value, Mapping):
-        allowed = 'a Policy, text such as "thorough, attempts.limit=6", or an object'
+        allowed = 'a preset, text such as "thorough, attempts.limit=6", or an object'
         raise InvalidInput("policy", value, allowed)
     given = dict(value)
     base = preset(str(given.pop("preset", "default")))
