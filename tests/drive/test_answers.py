@@ -96,7 +96,8 @@ SHAPES: list[tuple[Any, Any, Usage]] = [
     (RESPONSES, "hi", SEVEN),
     (ANTHROPIC, "hi", SEVEN),
     (GOOGLE, "hi", SEVEN),
-    (JSON, "hi", SEVEN),
+    (JSON, JSON, Usage(1)),  # JSON data is a candidate
+    (("hi", JSON), "hi", SEVEN),
     (("hi", RESPONSES), "hi", SEVEN),
     (("hi", OPENAI.usage), "hi", SEVEN),
     ((Person(name="Ada"), Usage(2, 7, 2)), Person(name="Ada"), Usage(2, 7, 2)),

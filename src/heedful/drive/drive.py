@@ -90,7 +90,8 @@ def validate_arguments(
     Without `goals`, the goals are those of the policy. Raises InvalidInput with the name of the
     wrong argument, and UnknownName.
     """
-    policy = policies.policy(policy)
+    if not isinstance(policy, decide.Policy):
+        policy = policies.policy(policy)
     if redact(str(id)) != str(id):
         raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
@@ -100,7 +101,8 @@ def validate_arguments(
         raise errors.InvalidInput("evaluate", evaluate, allowed)
     if not isinstance(goals, Sequence) or isinstance(goals, str):
         raise errors.InvalidInput("goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
-    aims = tuple(map(policies.goal, goals)) or policy.goals
+    given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
+    aims = tuple(given) or policy.goals
     record.check_goals(aims)
     if labels is not None and not (
         isinstance(labels, Mapping)

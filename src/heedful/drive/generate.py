@@ -129,7 +129,8 @@ async def _produced(
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    answers = [answer_of(each) or Answer(each) for each in values]
+    data = (str, dict, int, float)  # JSON data is a candidate, not the answer of an SDK
+    answers = [(not isinstance(each, data) and answer_of(each)) or Answer(each) for each in values]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 

@@ -77,7 +77,7 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or a mapping with its fields describes; return a Goal unchanged.
+    """Return the goal that a text or a mapping with the fields of Goal describes.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
@@ -86,8 +86,6 @@ def goal(value: Any) -> Goal:
     """
     allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
     given = value
-    if isinstance(value, Goal):
-        return value
     if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
         direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
         given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
