@@ -80,12 +80,20 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"output": "x", "evaluation": 0.7}, errors.InvalidInput),
         ({"output": "x", "usage": "many"}, errors.InvalidInput),
+        ({"output": None}, errors.UsageError),
+        ({"output": "x", "checks": 5}, errors.InvalidInput),
+        ({"output": "x", "attempt": "1"}, errors.InvalidInput),
+        ({"output": "x", "evaluaton": RIGHT}, errors.UnknownName),
         ({"output": object()}, errors.NotJournalable),
         ({"output": "x", "attempt": 2}, errors.OutOfOrder),
     ]
     for fields, kind in wrong:
         with pytest.raises(kind):
             await loop.report(**fields)
+    opens: list[dict[str, Any]] = [{"memory": 5}, {"store": 5}, {"id": 5}, {"task": object()}]
+    for options in (*opens, {"context": object()}, {"scope": "acme"}, {"checks": len}):
+        with pytest.raises(errors.InvalidInput):
+            await heedful.open_loop(**{"id": "x", "task": "t", "store": str(path), **options})
     with pytest.raises(errors.InvalidInput, match="attempts"):
         await heedful.learn("c", "t", ["12"], store=str(path))  # type: ignore[list-item]
     with pytest.raises(errors.Conflict):

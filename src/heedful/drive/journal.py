@@ -44,8 +44,8 @@ def journalable(value: Any) -> Any:
         same = False
     if not same:
         raise NotJournalable(
-            f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON data "
-            "or a pydantic object, or run with store=None"
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON "
+            "data or a pydantic object, or run with store=None"
         )
     return value
 

@@ -28,6 +28,13 @@ LONGEST = 200  # characters of an id, which appears in addresses and lists
 REPORT = "report"  # the name of a report's own evaluation among the judges of an attempt
 
 
+def _check_kinds(**wanted: tuple[Any, Any, str]) -> None:
+    """Raise InvalidInput unless each value is of its kind; the last text says what is allowed."""
+    for name, (value, kind, allowed) in wanted.items():
+        if not isinstance(value, kind):
+            raise errors.InvalidInput(name, value, allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
@@ -48,11 +55,13 @@ class AttemptReport:
     vouched: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.evaluation, record.Evaluation | None):
-            allowed = "None, or an Evaluation such as Evaluation(scores={'quality': 0.8})"
-            raise errors.InvalidInput("evaluation", self.evaluation, allowed)
-        if not isinstance(self.usage, record.Usage):
-            raise errors.InvalidInput("usage", self.usage, "a Usage, or that of an SDK's answer")
+        _check_kinds(
+            evaluation=(self.evaluation, record.Evaluation | None, "None or an Evaluation"),
+            usage=(self.usage, record.Usage, "a Usage, or the usage of an SDK's answer"),
+            checks=(self.checks, Sequence, "a list of checks"),
+            labels=(self.labels, Mapping, "a mapping of names to texts"),
+            digest=(self.digest, str, "a text"),
+        )
 
     @property
     def name(self) -> str:
@@ -112,6 +121,11 @@ async def begin_loop(
     with another task, context, goals or policy.
     """
     policy, aims = drive.validate_arguments(id, (), goals, policy)
+    for name, value in (("task", task), ("context", context)):
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise errors.InvalidInput(name, value, "text or JSON data") from error
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -224,10 +238,16 @@ class ReportedLoop:
         output. The same report of the same `attempt` again changes nothing. Raises as `run` does,
         and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput.
         """
+        errors.check_options("a report", fields, [*AttemptReport.__slots__])
+        if output is None and not {"digest", "evaluation"} & fields.keys():
+            raise errors.UsageError(
+                "the report is empty: give an output, a digest or an evaluation"
+            )
         answer = answer_of(output) or Answer(output, record.NOTHING)
         spent = answer.usage if usage is None else usage_of(usage) or usage
         made = AttemptReport(answer.text, usage=spent, **{"checks": self.checks, **fields})
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
+        record.check_integer("attempt", number)
         result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
         return result.verdict
@@ -262,6 +282,11 @@ async def open_loop(
     where = known.store if known else store or "heedful.db"
     held, scope = open_store(where) if isinstance(where, str) else where, scope or Scope()
     scope = known.scope if known else scope
+    _check_kinds(
+        id=(id, str, "a text"),
+        store=(held, Store, "a path, :memory: or a Store"),
+        scope=(scope, Scope, "a Scope"),
+    )
     head: dict[str, Any] = {"goals": goals, "policy": policy, "context": context}
     stored, _ = await begin_loop(held, scope, id, task, **head)
     opened = ReportedLoop(held, scope, stored, known, checks)
