@@ -58,12 +58,12 @@ def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Make a mark for `delimit` from `name` and `shown`: 12 hexadecimal digits that no text has."""
+    """Make a mark for `delimit` from `name` and `shown`: 8 hexadecimal digits that no text has."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
-        if not any(said[:12] in text for text in shown.values()):
-            return said[:12]
+        if not any(said[:8] in text for text in shown.values()):
+            return said[:8]
 
 
 def cut_middle(text: str, most: int) -> str:

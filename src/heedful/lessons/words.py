@@ -135,8 +135,8 @@ def difference(rejected: str, accepted: str) -> str:
     km long, I think -> km long
     """
     a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
-    first = _common(a, b)
-    last = _common(a[first:][::-1], b[first:][::-1])
+    first = count_common(a, b)
+    last = count_common(a[first:][::-1], b[first:][::-1])
     end = len(a) - last, len(b) - last
     middle, other = a[first : end[0]], b[first : end[1]]
     short = len(middle) * len(other) <= WORK
@@ -166,8 +166,8 @@ def _found(pattern: str, text: str) -> str:
     return match[0] if match else ""
 
 
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Count the tokens that both sequences have in common at the start."""
+def count_common(a: Sequence[str], b: Sequence[str]) -> int:
+    """Count the texts (or characters) that both sequences have in common at the start."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 

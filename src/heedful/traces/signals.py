@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate, chain, islice
-from os.path import commonprefix
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
+from heedful.lessons.words import count_common
 from heedful.loop.record import clean
 from heedful.traces.episode import (
     LATE,
@@ -474,8 +474,8 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     """Return two texts; of long ones the parts that differ, with a word around them."""
     if not was or not now or max(len(was), len(now)) <= LONG:
         return was, now
-    first = len(commonprefix((was, now)))
-    same = len(commonprefix((was[first:][::-1], now[first:][::-1])))
+    first = count_common(was, now)
+    same = count_common(was[first:][::-1], now[first:][::-1])
     # From the blank before the last word in common to the one after the next word in common.
     start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, first))) + 1
     end = was.find(" ", was.find(" ", len(was) - same) + 1 or len(was))
