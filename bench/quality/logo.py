@@ -25,7 +25,6 @@ from bench.quality.rows import Row, read
 from heedful.lessons import ranking
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
-from heedful.loop.replay import grid
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.store import search
@@ -63,7 +62,7 @@ def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapp
 
 
 def _stops(data: Path, split: str) -> Iterator[Row]:
-    policies = [PRESETS["default"], *grid(), stop.FULL]
+    policies = [PRESETS["default"], *stop.grid(), stop.FULL]
     for key, group, end in STOPS:
         name, candidate = stop.SETS[key]
         judge = stop.code if key == "stop.ldb" else stop.question
