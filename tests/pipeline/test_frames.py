@@ -58,9 +58,11 @@ def test_equal_frames_are_a_repeat_and_others_are_none() -> None:
     assert len(attempts(make, [1.0], [1.0], [1.0], policy=policy)) == 2
 
 
-def test_what_cannot_be_described_is_named() -> None:
+@pytest.mark.parametrize("shape", [(3, 3), (None, 3), 5])
+def test_what_cannot_be_described_is_named(shape: Any) -> None:
     class Model:
-        shape = (3, 3)
+        def __init__(self) -> None:
+            self.shape = shape
 
     outputs = attempts(lambda _: Model(), [], [], [])
     assert outputs == [f"s: Model of attempt {n}" for n in (1, 2, 3)]

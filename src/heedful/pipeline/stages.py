@@ -153,11 +153,13 @@ def _equal(one: Any, other: Any) -> bool:
 
 def described(value: Any) -> str:
     """Describe a data frame or an array: its shape, columns and first rows; "" for others."""
-    if not getattr(value, "shape", ()) or not hasattr(value, "__getitem__"):
+    sizes = getattr(value, "shape", ())
+    sized = isinstance(sizes, tuple) and sizes and all(isinstance(size, int) for size in sizes)
+    if not sized or not hasattr(value, "__getitem__"):
         return ""
     columns: list[Column] = []
     with suppress(PackageMissing, tables.TableError):
-        table = tables.open_table(value if prod(value.shape) < CELLS else None)
+        table = tables.open_table(value if prod(sizes) < CELLS else None)
         columns += map(Column, table.columns)
         for batch in table.batches(table.columns):
             for column, cells in zip(columns, batch, strict=True):
@@ -165,8 +167,9 @@ def described(value: Any) -> str:
     known = [column for column in columns if column.n]
     ranges = [f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}" for c in known]
     head = value.head(HEAD) if hasattr(value, "head") else value[:HEAD]
-    shape = " × ".join(map(str, value.shape))
-    return "\n".join([f", {shape}", *ranges[:COLUMNS], f"first rows:\n{head}"])
+    return "\n".join(
+        [f", {' × '.join(map(str, sizes))}", *ranges[:COLUMNS], f"first rows:\n{head}"]
+    )
 
 
 def written(value: Any) -> str | None:
