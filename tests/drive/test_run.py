@@ -479,14 +479,15 @@ async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
 async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     memory = Memory(store)
     known: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
+    known["memory_key"] = "first"
     # With examples, and of another error, so that it is another lesson.
     await run("How is it?", generate=Generator("first wrong thing", WANTED), **known)
-    model = ScriptedModel("second wrong thing", WANTED)
-    await run("How is it?", generate=model, examples=False, id="b", **known)
+    model, known["memory_key"] = ScriptedModel("second wrong thing", WANTED), "second"
+    await run("How is it?", generate=model, tell="rules", id="b", **known)
     assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
     assert (await store.read(Scope(), exposures.past, "b")).exposures == ()  # no output was shown
     third = ScriptedModel(WANTED)
-    await run("How is it?", generate=third, examples=False, id="c", **known)
+    await run("How is it?", generate=third, tell="rules", id="c", **known)
     ((turn,),) = third.prompts
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content

@@ -17,6 +17,7 @@ import pytest
 from heedful.errors import Conflict
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
+    Cause,
     Change,
     Example,
     Exposure,
@@ -107,6 +108,11 @@ async def of_lessons(story: Story) -> None:
     # Searched, and placed in another space.
     [hit] = await read(search.search, "weigh", "s", [1.0, 0.0], 5)
     assert (hit.lesson, hit.cosine) == ("weigh the parcel", 1.0)
+    broken = replace(one, loop="l", cause=Cause("key", "rule"))
+    await write(lessons.upsert, [broken], 1.0)
+    assert [rule.cause for rule in await read(search.by_cause, "key")] == [broken.cause]
+    found, past = await read(exposures.brief, "l", "key", lambda db, scope: [hit])
+    assert ([one.lesson for one in found], past.memory_key) == (["weigh the parcel"] * 2, "key")
     [(id, task), *_] = await read(search.unplaced, "t", 0, 9)
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")
     assert await write(search.place, "t", [(id, task, [0.0, 1.0])]) == 1
@@ -116,7 +122,7 @@ async def of_lessons(story: Story) -> None:
     edition = (await read(patterns.one, first.id))["edition"]
     assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
-    assert (await read(patterns.seen, one.signature)).count == 1
+    assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
     shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
@@ -23,6 +23,7 @@ from heedful.drive.generate import (
     revised,
 )
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
@@ -36,13 +37,18 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The result of a loop. `candidate` is the best evaluated candidate, or None."""
+    """The result of a loop. `candidate` is the best evaluated candidate, or None.
+
+    `briefing` says what memory told the loop before its first attempt, and what it withheld; it is
+    None without a memory, and for a loop that had already ended.
+    """
 
     id: str
     candidate: C | None
     verdict: decide.Done
     loop: record.Loop
     policy: decide.Policy
+    briefing: Briefing | None = None
 
     @property
     def passed(self) -> bool:
@@ -84,6 +90,7 @@ def validate_arguments(
     labels: Mapping[str, str] | None = None,
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
+    memory_key: str | None = None,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the arguments of a loop; return the policy and the goals, which may be given as text.
 
@@ -111,6 +118,10 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+    key, most = "" if memory_key is None else memory_key, journal.LONGEST_KEY
+    if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
+        allowed = f"None, or at most {most} printable characters without a secret"
+        raise errors.InvalidInput("memory_key", memory_key, allowed)
     return policy, aims
 
 
@@ -156,15 +167,20 @@ class Run(Generic[C]):
     temperature: float = 0.0
     seed: int = 0
     feedback: Feedback | None = None
-    examples: bool = True
+    memory_key: str | None = None
+    tell: Tell = "both"
     stage: StageHead | None = field(default=None, init=False)
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_arguments(
             *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
-            self.evaluate,
+            *(self.evaluate, self.memory_key),
         )
+        if self.tell not in get_args(Tell):
+            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
+        if self.memory_key is None:
+            self.memory_key = journal.key_of(self.generate)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
@@ -179,7 +195,9 @@ class Run(Generic[C]):
             together=memory is not None
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
-            examples=self.examples,
+            memory_key=self.memory_key,
+            checks=stop.check_names((*self.checks, *filter(None, [self.evaluate]))),
+            tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
         seconds = (rule.seconds for rule in self._budgets if rule.seconds)
@@ -221,7 +239,8 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                return Result(self.id, value, state.verdict, state.loop, self.policy)
+                told = self._recorder.briefing
+                return Result(self.id, value, state.verdict, state.loop, self.policy, told)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -281,13 +300,14 @@ class Run(Generic[C]):
             return state
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
-        head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
+        policy, key = codec.policy_to(self.policy), self.memory_key or ""
+        head = Head(self.task, goals, policy, None, kind, self.stage, key)
         stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
-            self.stored = stored
+            self.stored, self._recorder.checks = stored, self.stage.checks
         if self.data is None:
             self.data = stored.head.context
         loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
@@ -467,7 +487,8 @@ async def run(
     temperature: float = 0.0,
     seed: int = 0,
     feedback: Feedback | None = None,
-    examples: bool = True,
+    memory_key: str | None = None,
+    tell: Tell = "both",
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop, and return the result.
 
@@ -475,12 +496,15 @@ async def run(
     a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
     and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
     candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
-    earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
-    shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
-    A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
+    earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
+    nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
+    `Context.data`.
     `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
-    next attempt.
+    next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
+    default it is the module and the name of the function `generate`. `tell` says what memory adds
+    to prompts: "rules", "examples" or "both". With "rules" it never stores or shows outputs, only
+    errors and their fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

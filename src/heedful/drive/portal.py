@@ -17,6 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.drive.drive import Run
 from heedful.drive.generate import declared
+from heedful.drive.journal import key_of
 from heedful.errors import InvalidInput, NotPassed, UsageError, check_options
 from heedful.store import open_store
 
@@ -145,6 +146,8 @@ def self_correcting(
         options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
+        key = options.get("memory_key")
+        settings = {**options, "memory_key": key_of(function) if key is None else key}
         takes = inspect.signature(function).parameters
         parameters = [*takes, "", ""]
         returned = declared(function)
@@ -164,7 +167,7 @@ def self_correcting(
 
             generate.__annotations__["return"] = returned
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
-            result = await Run[Any](task, generate=generate, **options).finish()
+            result = await Run[Any](task, generate=generate, **settings).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate

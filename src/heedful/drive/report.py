@@ -114,13 +114,15 @@ async def begin_loop(
     goals: Sequence[record.Goal | str] = (),
     policy: decide.Policy | str = policies.default,
     context: Any = None,
+    memory_key: str = "",
 ) -> tuple[StoredLoop, bool]:
     """Return the loop with this `id`, created if it is missing, and True if it was created.
 
-    Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
-    with another task, context, goals or policy.
+    Checks find `context` as `Context.data`. Loops with the same `memory_key` tell each other the
+    rules that they broke. Raises InvalidInput, and Conflict if the loop exists with another task,
+    context, goals, policy or memory key.
     """
-    policy, aims = drive.validate_arguments(id, (), goals, policy)
+    policy, aims = drive.validate_arguments(id, (), goals, policy, memory_key=memory_key)
     for name, value in (("task", task), ("context", context)):
         try:
             json.dumps(value)
@@ -134,7 +136,8 @@ async def begin_loop(
             "policy", policy.name, "made of shipped rules: no code of the host"
         )
     plain_goals = [codec.to_document(goal) for goal in aims]
-    return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
+    head = Head(task, plain_goals, plain, context, memory_key=memory_key)
+    return await store.write(scope, loops.begin, id, head)
 
 
 async def report(
@@ -266,16 +269,18 @@ async def open_loop(
     policy: decide.Policy | str = policies.default,
     context: Any = None,
     memory: Memory | Store | str | None = None,
+    memory_key: str = "",
     store: Store | str | None = None,
     scope: Scope | None = None,
 ) -> ReportedLoop:
     """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
-    With a `memory` the loop is told what earlier loops learnt, and teaches when it ends. Checks
-    find `context` as `Context.data`. The `store` is by default that of the memory, or else
-    "heedful.db". Raises InvalidInput, StoreError, and Conflict if the loop exists with another
-    task, context, goals or policy.
+    With a `memory` the loop is told what earlier loops learnt, and teaches when it ends; loops with
+    the same `memory_key` tell each other the rules that they broke. Checks find `context` as
+    `Context.data`. The `store` is by default that of the memory, or else "heedful.db". Raises
+    InvalidInput, StoreError, and Conflict if the loop exists with another task, context, goals,
+    policy or memory key.
     """
     drive.validate_arguments(id, checks, goals, policy)
     known = memory if memory is None else Memory.of(memory, scope)
@@ -288,10 +293,13 @@ async def open_loop(
         scope=(scope, Scope, "a Scope"),
     )
     head: dict[str, Any] = {"goals": goals, "policy": policy, "context": context}
+    head["memory_key"] = memory_key
     stored, _ = await begin_loop(held, scope, id, task, **head)
     opened = ReportedLoop(held, scope, stored, known, checks)
     if known is not None:
-        brief = await known.brief(journal.text_of(task), id, not stored.loop.attempts, None)
+        names = [stop.rule_name(check) for check in checks]
+        begins = not stored.loop.attempts
+        brief = await known.brief(journal.text_of(task), id, begins, memory_key, names)
         if brief.exposures:
             await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
         opened.briefing = brief
@@ -436,12 +444,13 @@ async def _commit(
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     shown = tuple(id for exposure in past for id in exposure.examples)
-    brief = Briefing(shown=shown, exposures=past)
+    key = snapshot.stored.head.memory_key
+    brief = Briefing(shown=shown, exposures=past, memory_key=key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
-        passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
-        if passed and memory.embedder is not None:
+        done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
+        if done and (key or done.passed) and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)

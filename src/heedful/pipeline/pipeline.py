@@ -16,7 +16,7 @@ from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, co
 from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
-from heedful.drive.journal import Journal
+from heedful.drive.journal import LONGEST_KEY, Journal, key_of
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
@@ -124,6 +124,7 @@ class StageOptions(TypedDict, total=False):
     on_unvalidated: Unvalidated | None
     timeout: float | None
     rerun: bool | None
+    memory_key: str | None
 
 
 class Pipeline:
@@ -181,7 +182,9 @@ class Pipeline:
         returns a prompt, and the model's answer is the output. `retries` counts attempts after the
         first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
         stores outputs as JSON. It can be resumed after a stage with another output, such as a data
-        frame, only if `rerun` is true: then the stage runs again. Raises InvalidInput.
+        frame, only if `rerun` is true: then the stage runs again. `memory_key` is that of `run`, by
+        default the module and name of the function, or else the names of pipeline and stage. Raises
+        InvalidInput.
         """
         errors.check_options("a stage", options, [*StageOptions.__annotations__])
         given: dict[str, Any] = {name: getattr(self, name) for name in (*CHOICES, "rerun")}
@@ -201,9 +204,11 @@ class Pipeline:
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
-            stage = Stage(**{**given, "name": name, "function": function})
+            key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
+            stage = Stage(**{**key, "name": name, "function": function})
             policy, goals = validate_arguments(
-                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout, stage.evaluate)
+                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout),
+                *(stage.evaluate, stage.memory_key),
             )
             self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
             return function
@@ -436,7 +441,8 @@ class StageRunner:
             data=self._attempts.state,
             timeout=stage.timeout,
             feedback=self._feedback,
-            examples=stage.writer is not None,
+            tell="both" if stage.writer else "rules",
+            memory_key=stage.memory_key,
         )
         run.stage = StageHead(
             self._run.id,
@@ -506,7 +512,9 @@ class StageRunner:
         for error in sorted(evaluation.errors, key=lambda error: -error.severity)[:MOST]:
             known = signature(error.check, error.key)
             for lesson in (await memory.store.read(memory.scope, patterns.seen, known)).lessons:
-                active = lesson["state"] in ("candidate", "verified")
+                # A mistake that nobody has put right yet is a candidate of the kind "check".
+                candidate = lesson["state"] == "candidate" and lesson["kind"] != "check"
+                active = candidate or lesson["state"] == "verified"
                 if active and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
@@ -561,6 +569,6 @@ async def validate(
     began, at = time.monotonic(), Context(stage, data=state)
     evaluation = await evaluated(output, at, checks, None, _instead)
     usage = record.Usage(seconds=time.monotonic() - began)
-    names = stages.check_names(checks)
+    names = stop.check_names(checks)
     made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
     return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFa
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
-from heedful.loop.stop import rule_name
+from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.
@@ -52,17 +52,12 @@ class Stage:
     on_unvalidated: Unvalidated = "continue"
     timeout: float | None = None
     rerun: bool = False
+    memory_key: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
         return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
-
-
-def check_names(checks: Sequence[Check | Evaluate]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in `names`."""
-    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
-    return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)

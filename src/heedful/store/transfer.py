@@ -210,6 +210,26 @@ class LinkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRecord:
+    """A rule that loops of a memory key broke, `loop` the last of them; the fields are in `Cause`.
+
+    `lesson` has the words of the rule.
+    """
+
+    type: Literal["cause"] = "cause"
+    memory_key: Annotated[str, Must(max_length=200)]
+    rule: Mark
+    lesson: Name
+    checks: tuple[str, ...]
+    severity: Share
+    loops: Annotated[int, Must(ge=1, le=2**53)]
+    loop: str
+    mended: bool
+    quiet: Count
+    at: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line of an export: the number of lines before it, and their SHA-256."""
 
@@ -227,6 +247,7 @@ Record = (
     | OutcomeRecord
     | RulingRecord
     | LinkRecord
+    | CauseRecord
     | End
 )
 R = TypeVar("R", bound=Record)
@@ -299,7 +320,7 @@ def export_records(db: Db, scope: Scope) -> Iterator[Record]:
             examples.append(_record(ExampleRecord, one, **named))
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
+    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord, CauseRecord):
         rows = db.run(f"export_{fields(kind)[0].default}s", key)
         by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
         yield from (by_line[line] for line in sorted(by_line))
@@ -458,6 +479,8 @@ class _Import:
                 source = "" if self._by else self._source
                 values = {**self._key, **asdict(record), "source": source}
                 return bool(self._db.run("import_link", values).rowcount)
+            case CauseRecord():
+                return self._cause(record)
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
 
@@ -537,6 +560,17 @@ class _Import:
         for source in sources:
             origin = {"example": id, "source": source, "scope": self._key["scope"]}
             self._db.insert("origin", origin, SKIP)
+
+    def _cause(self, record: CauseRecord) -> bool:
+        """Insert a rule if its lesson is stored; return False if the key has this rule already."""
+        if self._find(record.lesson) is None:
+            return False
+        values = asdict(record)
+        del values["type"]
+        kind, _, signature = values.pop("lesson").partition("/")
+        values |= {"kind": kind, "signature": signature, "checks": json.dumps(record.checks)}
+        values |= {name: storable(values[name]) for name in ("memory_key", "loop", "checks")}
+        return bool(self._db.insert("cause", {**key_of(self._scope), **values}, SKIP).rowcount)
 
     def _loop(self, name: str, began: float) -> str:
         """Return the id for loop `name`: the name, and `began` if another loop has this name."""

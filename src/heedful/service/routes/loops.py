@@ -66,6 +66,7 @@ async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Respon
         goals=[goal(notation) for notation in body.goals],
         policy=policy(body.policy) if body.policy is not None else caller.setup.policy,
         context=body.context,
+        memory_key=body.memory_key,
     )
     response.status_code = 201 if created else 200
     return LoopRecord.whole(stored)
