@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Exposure, Outcome
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.pipeline import Pipeline
-from heedful.store import exposures
+from heedful.pipeline import Pipeline, answer
+from heedful.store import exposures, open_store
+from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import ran
@@ -182,3 +183,15 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str)
     assert last[1] == "- words: there is no beta. say beta"
     assert any("there is no alpha" in line for line in last[2:-1])
     assert "GUARDRAIL" not in said[-2]
+
+
+def test_ask_and_why_and_the_report_know_what_memory_told(path: str, tmp_path: Path) -> None:
+    first, second = [ran(training(path, [], reports=tmp_path), id=run) for run in "ab"]
+    assert first.stages[0].recalled == ()
+    [told] = second.stages[0].recalled
+    assert told.startswith("lesson 1: n is 1, too small. use at least 2")
+    stored = asyncio.run(report_of(open_store(path), Scope(), "b"))
+    assert stored == second
+    assert f"[train] memory told it before its first attempt: {told}" in str(answer(stored))
+    pages = [(tmp_path / f"b.{kind}").read_text() for kind in ("json", "md", "html")]
+    assert all("lesson 1: n is 1, too small. use at least 2" in page for page in pages)

@@ -131,6 +131,7 @@ async def of_lessons(story: Story) -> None:
     assert not await write(exposures.insert_outcome, end, 1.0)
     kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
+    assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
@@ -191,7 +192,9 @@ async def of_loops(story: Story) -> None:
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
-    assert (await story.over(runs.report_of, SCOPE, "run")).pipeline == "bake"
+    made = await story.over(runs.report_of, SCOPE, "run")
+    assert made.pipeline == "bake"
+    assert await story.over(runs.with_recalled, SCOPE, made) == made
 
 
 async def of_episodes(story: Story) -> None:

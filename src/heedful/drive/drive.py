@@ -12,7 +12,16 @@ from typing import Any, Generic, TypeVar, get_args
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
-from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from heedful.drive.generate import (
+    Generate,
+    Produced,
+    Revise,
+    Writer,
+    generator,
+    objects,
+    produce,
+    revised,
+)
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
@@ -57,6 +66,13 @@ class Result(Generic[C]):
         return self.verdict.stopped_by
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """What is wrong with `candidate`: each error, and each goal that it misses."""
+        judged = self.loop.attempts[self.best - 1].evaluation if self.best else None
+        found = decide.triggers(judged, self.loop.goals) if judged else ()
+        return tuple(each.detail for each in found)
+
+    @property
     def usage(self) -> record.Usage:
         """The usage of all attempts together, including failed attempts."""
         return self.loop.usage
@@ -69,22 +85,32 @@ class Result(Generic[C]):
 def validate_arguments(
     id: str,
     checks: Sequence[Check],
-    goals: Sequence[record.Goal],
-    policy: decide.Policy,
-    labels: Mapping[str, str] | None,
-    timeout: float | None,
+    goals: Sequence[record.Goal | str],
+    policy: decide.Policy | str,
+    labels: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    evaluate: Evaluate | None = None,
     memory_key: str | None = None,
-) -> None:
-    """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
+) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
+    """Check the arguments of a loop; return the policy and the goals, which may be given as text.
+
+    Without `goals`, the goals are those of the policy. Raises InvalidInput with the name of the
+    wrong argument, and UnknownName.
+    """
     if not isinstance(policy, decide.Policy):
-        raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
+        policy = policies.policy(policy)
     if redact(str(id)) != str(id):
         raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
-    if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
-        raise errors.InvalidInput("goals", goals, "a list of Goal")
-    record.check_goals(tuple(goals))
+    if evaluate is not None and not callable(evaluate):
+        allowed = "a function (candidate, context) that returns an Evaluation"
+        raise errors.InvalidInput("evaluate", evaluate, allowed)
+    if not isinstance(goals, Sequence) or isinstance(goals, str):
+        raise errors.InvalidInput("goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
+    given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
+    aims = tuple(given) or policy.goals
+    record.check_goals(aims)
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
@@ -96,6 +122,7 @@ def validate_arguments(
     if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
         allowed = f"None, or at most {most} printable characters without a secret"
         raise errors.InvalidInput("memory_key", memory_key, allowed)
+    return policy, aims
 
 
 # A repeat raises the temperature: greedy decoding would give the rejected answer again.
@@ -126,8 +153,8 @@ class Run(Generic[C]):
     generate: Generate | Writer | Model
     checks: Sequence[Check] = ()
     evaluate: Evaluate | None = None
-    goals: Sequence[record.Goal] = ()
-    policy: decide.Policy = policies.default
+    goals: Sequence[record.Goal | str] = ()
+    policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
@@ -146,8 +173,10 @@ class Run(Generic[C]):
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        given = self.goals, self.policy, self.labels, self.timeout, self.memory_key
-        validate_arguments(self.id, self.checks, *given)
+        self.policy, self._goals = validate_arguments(
+            *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
+            *(self.evaluate, self.memory_key),
+        )
         if self.tell not in get_args(Tell):
             raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
         if self.memory_key is None:
@@ -155,7 +184,6 @@ class Run(Generic[C]):
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
-        self._goals = tuple(self.goals) or self.policy.goals
         self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
@@ -287,7 +315,10 @@ class Run(Generic[C]):
             loop = replace(loop, echoes=await self._journal.echoes())
         answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
         produced = None if answer is None else Produced.of(answer)
-        state = _State(loop, stored.values, decide.latest_verdict(stored.decisions), produced)
+        values = objects(self._generate, stored.values)
+        if produced is not None:
+            produced = replace(produced, values=objects(self._generate, produced.values))
+        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
         await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
@@ -330,7 +361,8 @@ class Run(Generic[C]):
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
         entry = JournalEntry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
-            entry = journal.decision_entry(loop, self.policy, verdict, attempt, value)
+            data = journal.journalable(value)
+            entry = journal.decision_entry(loop, self.policy, verdict, attempt, data)
         await self._commit(entry, loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
@@ -441,8 +473,8 @@ async def run(
     generate: Generate | Writer | Model,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
-    goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.default,
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,
@@ -476,5 +508,5 @@ async def run(
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    options = dict(locals())  # Run has the same arguments
+    options: dict[str, Any] = dict(locals())  # Run has the same arguments
     return await Run[Any](**options).finish()

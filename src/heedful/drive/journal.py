@@ -26,7 +26,7 @@ from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
-from heedful.loop.record import Attempt, Candidate, Loop
+from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LEASE_SECONDS
@@ -39,17 +39,18 @@ _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return `value` if JSON can represent it exactly. Raises NotJournalable."""
+    """Return `value`, or the data of a pydantic object, as exact JSON. Raises NotJournalable."""
     if isinstance(value, str):
         return value
+    value = as_data(value)
     try:
         same = json.loads(json.dumps(value)) == value
     except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
         raise NotJournalable(
-            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
-            "data (str, int, float, bool, None, list, dict), or run with store=None"
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON "
+            "data or a pydantic object, or run with store=None"
         )
     return value
 

@@ -41,6 +41,7 @@ from heedful.store.store import Store
 _log = logging.getLogger("heedful")
 
 
+EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
@@ -78,7 +79,10 @@ def space_of(embedder: Embedder | None) -> str:
 
 async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """Return a vector for each text. Raises InvalidInput for vectors that cannot be stored."""
-    vectors = await embedder.embed(texts)
+    answer = embedder.embed(texts)
+    if not hasattr(answer, "__await__"):
+        raise InvalidInput("embedder", embedder.name, "one whose method `embed` is async")
+    vectors = await answer
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
         found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
@@ -122,6 +126,8 @@ class Memory(Transfers):
             check_integer("max_entries", max_entries, 1, ", or None")
         if not isinstance(quota, Quota | None):
             raise InvalidInput("quota", quota, "a Quota, or None")
+        if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
+            raise InvalidInput("embedder", embedder, EMBEDDER)
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder

@@ -117,6 +117,16 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     return [from_row(Exposure, row) for row in rows]
 
 
+def told(db: Db, scope: Scope, loops: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return, for each loop, a line for each lesson that memory told it or withheld from it."""
+    every = [db.all("read_told", scope, loop=loop) for loop in loops]
+    held = {True: "", False: ", withheld to measure whether it helps"}
+    return [
+        tuple(f"lesson {row['id']}{held[bool(row['shown'])]}: {row['text']}" for row in rows)
+        for rows in every
+    ]
+
+
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     """Return for each lesson how often each `Case` occurred, and the number of open loops.
 

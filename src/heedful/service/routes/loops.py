@@ -58,7 +58,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
-    stored, created = await reports.open_loop(
+    stored, created = await reports.begin_loop(
         caller.setup.store,
         caller.scope,
         id,
