@@ -448,7 +448,7 @@ async def _commit(
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
         done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
-        if done and (key or done.passed) and memory.embedder is not None:
+        if done and (brief.memory_key or done.passed) and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
