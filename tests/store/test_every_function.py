@@ -18,6 +18,7 @@ from heedful.errors import Conflict
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
+    Cause,
     Change,
     Example,
     Exposure,
@@ -109,6 +110,11 @@ async def of_lessons(story: Story) -> None:
     # Searched, and placed in another space.
     [hit] = await read(search.search, "weigh", "s", [1.0, 0.0], 5)
     assert (hit.lesson, hit.cosine) == ("weigh the parcel", 1.0)
+    broken = replace(one, loop="l", cause=Cause("key", "rule"))
+    await write(lessons.upsert, [broken], 1.0)
+    assert [rule.cause for rule in await read(search.by_cause, "key")] == [broken.cause]
+    found, past = await read(exposures.brief, "l", "key", lambda db, scope: [hit])
+    assert ([one.lesson for one in found], past.memory_key) == (["weigh the parcel"] * 2, "key")
     [(id, task), *_] = await read(search.unplaced, "t", 0, 9)
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")
     assert await write(search.place, "t", [(id, task, [0.0, 1.0])]) == 1
@@ -118,7 +124,7 @@ async def of_lessons(story: Story) -> None:
     edition = (await read(patterns.one, first.id))["edition"]
     assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
-    assert (await read(patterns.seen, one.signature)).count == 1
+    assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
     shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)
@@ -127,6 +133,7 @@ async def of_lessons(story: Story) -> None:
     assert not await write(exposures.insert_outcome, end, 1.0)
     kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
+    assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
@@ -187,7 +194,9 @@ async def of_loops(story: Story) -> None:
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
-    assert (await story.over(runs.report_of, SCOPE, "run")).pipeline == "bake"
+    made = await story.over(runs.report_of, SCOPE, "run")
+    assert made.pipeline == "bake"
+    assert await story.over(runs.with_recalled, SCOPE, made) == made
 
 
 async def of_episodes(story: Story) -> None:

@@ -186,14 +186,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
+        memory_key: str = "",
     ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
-        `Context.data`. Raises Conflict if the existing loop has another task, context, goals or
-        policy.
+        `Context.data`. Loops with the same `memory_key` tell each other the rules that they broke.
+        Raises Conflict if the existing loop has another task, context, goals, policy or memory key.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
+        body |= {"memory_key": memory_key} if memory_key else {}
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(

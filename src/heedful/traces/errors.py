@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from heedful.traces.signals import _BANNER, _NAMED, error_line
+from heedful.traces.signals import _BANNER, error_line
 
 # Error lines of one text, and characters of a line. Lines that are equal but for digits count once.
 MOST = 200
@@ -17,11 +17,14 @@ LONGEST = 1_000
 # In a text with fewer lines, every line may be the error.
 SHORT = 40
 _SHAPES = (
-    *_NAMED[:2],
+    re.compile(
+        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+    ),
+    re.compile(r"^[a-z][\w.+-]{0,20}: \S"),
     re.compile(r"^[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
     re.compile(r"^(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
     re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
-    _NAMED[2],
+    re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE),
 )
 _TRACEBACK = re.compile(r"^\s*Traceback \(")
 # What tools write before a line, such as the time in a log.
@@ -30,8 +33,10 @@ _TIME = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+"
 _DIGITS = re.compile(r"\d+")
 
 
-def error_lines(lines: Iterable[str]) -> list[str]:
+def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
     """Return the error lines of a text, the most telling first; of a short text, then the others.
+
+    With `others` false, only error lines are returned.
 
     Of more than `MOST` error lines, the first and the last ones are returned. Takes one pass, and
     memory for `MOST` lines.
@@ -53,7 +58,7 @@ def error_lines(lines: Iterable[str]) -> list[str]:
             del found[list(found)[MOST // 2]]
     told = [line for found in ranks for line in found.values()][:MOST]
     if count <= SHORT and start:
-        told = [_stripped(error_line("\n".join(start))), *told, *start]
+        told = [_stripped(error_line("\n".join(start))), *told, *(start if others else ())]
     return list(dict.fromkeys(filter(None, told)))
 
 
