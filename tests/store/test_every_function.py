@@ -136,6 +136,8 @@ async def of_lessons(story: Story) -> None:
     # In quarantine: seen, released, revoked.
     [held] = await read(lessons.quarantined, None)
     assert (await read(lessons.provenance, held)).sources == ("page",)
+    assert await write(lessons.state_trust, "tool", "model", "ada", "ours", {}) == []
+    assert (await read(lessons.statements))["tool"]["trust"] == "model"
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.

@@ -30,6 +30,7 @@ COMMANDS = {
     "seen": ("lessons:seen", "Say whether an error was seen before."),
     "recall": ("lessons:recall", "Show the accepted answers that memory recalls for a task."),
     "quarantine": ("memory:quarantine", "Show and rule on quarantined lessons; revoke sources."),
+    "trust": ("memory:trusts", "State how far programs, tools and the user are trusted."),
     "patterns": ("lessons:patterns", "Show merged error patterns, and undo a merge."),
     "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
     "prune": ("lessons:prune", "Remove lessons that are not useful."),

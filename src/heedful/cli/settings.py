@@ -24,7 +24,7 @@ from typer import Option
 
 from heedful.cli.output import call, drive, say
 from heedful.errors import InvalidInput, NotFound, UsageError
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Scope, Trust
 from heedful.loop.decide import Policy
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
@@ -88,6 +88,8 @@ class Settings(BaseModel):
     `model` and `judge` may be "none". The judge gives the scores that callers of `heedful serve` do
     not report.
 
+    `trust` has the trust of sources in sessions of agents.
+
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
     is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
     trace is complete `settled` seconds after its last span, if its root has ended.
@@ -111,6 +113,7 @@ class Settings(BaseModel):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
+    trust: dict[Name, Trust] | pydantic.Json[dict[Name, Trust]] = {}
     # A table is JSON in a variable of the environment.
     checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
     host: Name = "127.0.0.1"
@@ -308,7 +311,7 @@ def look_here() -> None:
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
     embedder = embedder_of(values, progress)
-    return Memory(store, scope_of(values), embedder, holdout=values.holdout)
+    return Memory(store, scope_of(values), embedder, values.holdout, trust=values.trust)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:

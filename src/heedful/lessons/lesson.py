@@ -126,8 +126,9 @@ class Reflection:
     an error that a caller remembered, and "reflection" or "strategy" for a lesson from an episode.
     `sighting` is the exact text of this occurrence. A search by words also reads `context`.
     `vector` is the embedding of the example's task, or of `text` without an example; `space` names
-    the embedder. `source` names the origin of the text, `parents` are the ids of examples that this
-    lesson is derived from, and `meta` is further JSON data.
+    the embedder. `source` names the origin of the text, `sources` name others that it depends on,
+    `parents` are the ids of examples that this lesson is derived from, and `meta` is further JSON
+    data.
     """
 
     kind: str
@@ -148,6 +149,7 @@ class Reflection:
     parents: tuple[int, ...] = ()
     pinned: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
