@@ -71,16 +71,22 @@ LINT = call("run", {"line": "make lint"})
 WRONG = Event("tool_response", "error: a.py:3: unused import\n1 error\n")
 EDIT = call("edit", {"path": "a.py", "old": "import os"})
 OK = Event("tool_response", "done")
+AGAIN = call("restart", {"name": "web"})
+LOOK = call("list", {"of": "plugins"}), Event("tool_response", "one, lint-7, three")
+CURE = call("add", {"name": "lint-7"})
+MAIL = call("mail", {"to": "Ann"}), Event("tool_response", "Error: no address")
+TOO_OLD = call("lint", {"line": "make"}), Event("tool_response", "Error: too old")
 FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
-    (FAILED, "[e2, e3].", "Do not repeat price with item “pot” without a change: it failed."),
+    (
+        FAILED,
+        "price `pot` failed with “Error: 3 items match”.",
+        "Do not repeat price `pot` without a change: it failed with “Error: 3 items match”.",
+    ),
     (
         MENDED,
-        (
-            "price with item “pot” failed with “Error: 3 items match” [e2, e3]."
-            " Later it worked with item “big pot” [e5]."
-        ),
-        "Call price with item “big pot”: with item “pot” it failed.",
+        ("price `pot` failed with “Error: 3 items match”. Later price `big pot` worked."),
+        "When price `pot` fails with “Error: 3 items match”, call price `big pot` instead.",
     ),
     (  # what was tried in vain, and the difference of long arguments
         Episode(
@@ -91,67 +97,99 @@ RULES = [
             )
         ),
         (
-            f"Then read with path “{FAR}A.txt” failed in the same way [2]. Later it worked with"
-            f" path “{FAR}b/a.txt” and without at and with to “2” [4]."
+            f"Then read `{FAR}A.txt` failed in the same way. Later it worked with"
+            f" path “{FAR}b/a.txt” and without at and with to “2”."
         ),
         (
-            f"Call read with path “{FAR}b/a.txt” and without at and with to “2”:"
-            f" with path “{FAR}a.txt” and with at “1” and without to it failed."
+            f"When read with path “{FAR}a.txt”, at “1” fails with “error: a.py:3: unused import”,"
+            f" call it with path “{FAR}b/a.txt” and without at and with to “2” instead."
         ),
     ),
     (
         Episode((LINT, WRONG, EDIT, OK, LINT, OK)),
-        "After edit with path “a.py”, old “import os”, the same call worked [2, 4].",
+        "After edit with path “a.py”, old “import os”, the same call worked.",
         (
-            "When run with line “make lint” fails, do this first:"
+            "When run `make lint` fails with “error: a.py:3: unused import”, do this first:"
             " edit with path “a.py”, old “import os”."
         ),
     ),
-    (Episode((LINT, WRONG, LINT, OK)), "Later the same call worked [2].", None),
+    (Episode((LINT, WRONG, LINT, OK)), "Later the same call worked.", None),
     (
         Episode((LINT, WRONG, call("run", {"line": "make -B lint"}), WRONG)),
-        "Then run with line “make -B lint” failed in the same way [2].",
+        "Then run `make -B lint` failed in the same way.",
         (
-            "Do not repeat run with line “make lint” without a change,"
-            " nor try run with line “make -B lint”: both failed."
+            "Do not repeat run `make lint` without a change: it failed with"
+            " “error: a.py:3: unused import”. Nor try run `make -B lint`: it failed, too."
+        ),
+    ),
+    (  # what changed nothing, what showed what to do, and what worked
+        Episode((LINT, WRONG, AGAIN, OK, LINT, WRONG, *LOOK, CURE, OK, LINT, OK)),
+        (
+            "It failed again in the same way. restart `web` changed nothing. list `plugins` showed"
+            " what to do. After add `lint-7`, the same call worked."
+        ),
+        (
+            "When run `make lint` fails with “error: a.py:3: unused import”, do this first:"
+            " add `lint-7`. list `plugins` shows what to do."
+        ),
+    ),
+    (  # two failures, one of which stays open
+        Episode((LINT, WRONG, EDIT, OK, LINT, OK, *MAIL, Event("llm_response", "Who is Ann?"))),
+        "the same call worked. Also, mail `Ann` failed with “Error: no address”. The answer was",
+        (
+            "When run `make lint` fails with “error: a.py:3: unused import”, do this first: edit"
+            " with path “a.py”, old “import os”. Do not repeat mail `Ann` without a change: it"
+            " failed with “Error: no address”."
+        ),
+    ),
+    (  # the change that was made later for good, and one failure more than is told
+        Episode((*TOO_OLD, call("lint", {"line": "make -B"}), OK, *MAIL, LINT, WRONG)),
+        "1 more failed, such as mail `Ann`.",
+        (
+            "When lint `make` fails with “Error: too old”, call lint `make -B` instead."
+            " Do not repeat run `make lint` without a change: it failed with “error: a.py:3: unused"
+            " import”."
         ),
     ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
         Episode((Event("error_event", TRACE, error="no disk", code="OSError"),), "error", "x"),
-        "OSError said “no disk” [0].",
+        "OSError said “no disk”.",
         None,
     ),
     (
         Episode(STUCK, "error", "x"),
         "The same call gave the same result again and again",
-        "Do not repeat look with at “x” without a change: the result stays as it is.",
+        "Do not repeat look `x` without a change: the result stays as it is.",
     ),
     (
         Episode(READ, "error", "x"),
-        "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'” [0, 1].",
-        'Do not repeat read with path “a”, of “{"b": 1}” without a change: it failed.',
+        "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'”.",
+        (
+            'Do not repeat read with path “a”, of “{"b": 1}” without a change:'
+            " it failed with “Error: no 'mode'”."
+        ),
     ),
     (
         Episode(LATE, "error", "x"),
-        "run with “x” failed with “late” [0, 1].",
+        "run `x` failed with “late”.",
         "run can run out of time: ask it for less at once, and do not only repeat it.",
     ),
     (
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
-        "find failed with “KeyError: 'a'” [0].",
-        "Do not repeat find without a change: it failed.",
+        "find failed with “KeyError: 'a'”.",
+        "Do not repeat find without a change: it failed with “KeyError: 'a'”.",
     ),
     (Episode((call("go", {}), Event("tool_response")), "error"), "The run ended as error", None),
     (Episode((call("go", "{not JSON"),), "error", "x"), "The run ended as error", None),
     (
         Episode(FLOWN, "error", "x", tools=("walk",)),
-        "The tool fly was not offered [0].",
+        "The tool fly was not offered.",
         "Call only tools that are offered: fly is none of them.",
     ),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
     (
         Episode(SOLD, "success", TASK),
-        "The answer was “It costs 52.75.” [2].",
+        "The answer was “It costs 52.75”.",
         None,
     ),
 ]
@@ -229,20 +267,20 @@ MATCHED = "The result was “Error: 3 items match”"
 SAID = [
     (
         GOOD,
-        f"buyer called price with item pot [e2]. {MATCHED} [e3].",
+        f"buyer called price with item pot. {MATCHED}.",
         [],
         "Before you call price, name the item in full.",
         [],
     ),
     (
         UNHELD,
-        "buyer called price [e2].",
+        "buyer called price.",
         [],
         None,
         ["99", "Mark Twain", "event 44", "Mark Twain"],
     ),
     (PLAIN, "It called price. The agent was hasty!", [1, 2], "Look twice.", []),
-    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED} [e3].", [], None, []),
+    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [], None, []),
 ]
 
 
@@ -325,7 +363,7 @@ BAD = [
 async def test_a_model_that_fails_leaves_the_words_of_the_program(memory, bad):
     made = await reflect(FAILED, memory=memory, model=ScriptedModel(bad, forever=True))
     assert (made.by, bool(made.error), len(made.stored)) == ("rules", True, 2)
-    assert made.text.startswith("price with item “pot” failed")
+    assert made.text.startswith("price `pot` failed")
     assert made.usage.calls == 2 or isinstance(bad, ModelError)
 
 
@@ -436,7 +474,7 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
     first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
     for one in (told, replace(told, session="s2")):
         better = await reflect(one, memory=memory, trust="operator")
-        assert better.strategy.text == "Call price with item “big pot”: with item “pot” it failed."
+        assert better.strategy.text == "When price `pot` fails, call price `big pot` instead."
         assert better.text == first.text
     texts = "select text, state from reflection where kind = 'strategy' order by id"
     old, new = first.strategy.text, better.strategy.text
@@ -677,9 +715,8 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     loop = Loop("loop 1", (Goal("x", 0.5),), tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
     assert (made.reflection.trust, made.state) == ("model", "candidate")
-    said = "unit said “no unit” [attempt 1, finding 1]. It failed again in the same way ["
-    assert made.text.startswith(said)
-    assert (made.strategy.text, "The answer was “8” [attempt 2]." in made.text) == (
+    assert made.text.startswith("unit said “no unit”. It failed again in the same way.")
+    assert (made.strategy.text, "The answer was “8”." in made.text) == (
         "Name the unit.",
         True,
     )

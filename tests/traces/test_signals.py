@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Signal, signals
-from heedful.traces.signals import MOST_EVIDENCE
+from heedful.traces.signals import MOST_EVIDENCE, error_text
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:
@@ -123,6 +123,24 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
 def test_a_failure_is_named_by_its_telling_line(text, line):
     [one] = found("cause", call(), result(text))
     assert one.words.endswith(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
+        (
+            "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
+            "Error: tool not found",
+        ),
+        (" ! a -> a (declined)\nerror: failed to push", "a -> a (declined) error: failed to push"),
+        (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
+        ("[exit code 137.]", "exit code 137"),
+        ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
+    ],
+)
+def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
+    assert error_text(text) == quoted
 
 
 @pytest.mark.parametrize(

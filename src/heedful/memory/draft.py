@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -67,10 +68,16 @@ IMPORTANCE: Mapping[Ended, float] = {
 }
 RULES = "rules"
 SENTENCES = 3
-# Characters of a quotation, and of each argument of a call; how many arguments are shown.
+# How many failures that have nothing to do with each other are told.
+STORIES = 2
+# Characters of a quotation, of a call and of each argument; how many arguments are shown.
 QUOTED = 360
+CALL = 300
 ARGUMENT = 60
 ARGUMENTS = 5
+_PIECE = re.compile(r"[^\s\"'\\]{3,}")
+# A call with more words than this may be repeated in its result.
+LOOK = 4
 _TAG = re.compile(r"\A<[\w-]+>|</[\w-]+>\Z")
 UNSURE = 0.5
 
@@ -124,9 +131,29 @@ class Study:
         return -1, ""
 
     @property
-    def failed_steps(self) -> tuple[int, ...]:
-        """The positions of the failed steps that `reason` is about, in their order."""
-        places = map(self.course.step_of, self.reason.evidence if self.reason else ())
+    def failures(self) -> tuple[Signal, ...]:
+        """The reason, then failures that have nothing to do with it, the best signal of each."""
+        found, steps = list[Signal](), set[int]()
+        ranked = sorted(self.signals, key=lambda one: REASONS.index(one.kind))
+        for each in (self.reason, *ranked):
+            if each and each.kind in ("retry", "cause") and self.failed_steps(each):
+                own = {*map(self.course.step_of, each.evidence)}
+                if not own & steps:
+                    found.append(each)
+                steps |= own
+        return tuple(found)
+
+    @property
+    def told(self) -> tuple[Signal, ...]:
+        """The signals that a reflection tells: the reason, and failures beside it, in order."""
+        reason, first = self.reason, self.failures[:STORIES]
+        if reason in first:
+            return tuple(sorted(first, key=lambda one: one.evidence))
+        return (reason,) if reason else ()
+
+    def failed_steps(self, signal: Signal) -> tuple[int, ...]:
+        """Return the positions of the failed steps that a signal is about, in their order."""
+        places = map(self.course.step_of, signal.evidence)
         return tuple(at for at in dict.fromkeys(places) if trace.call_failed(self.course, at))
 
     @property
@@ -330,13 +357,9 @@ class Draft:
     mended: bool = False
 
     def text(self, episode: Episode) -> str:
-        """Return the sentences, each followed by the names of the events it cites, in brackets."""
-        cited_sentences = []
-        for each in self.claims:
-            names = ", ".join(name_of(episode, at) for at in each.events)
-            cited_sentences.append(f"{each.text.rstrip('.')} [{names}]." if names else each.text)
+        """Return the sentences; the events that each rests on stand beside it, in `claims`."""
         bare = f"The run ended as {episode.outcome} after {len(episode.events)} events."
-        return " ".join(cited_sentences) or bare
+        return " ".join(each.text for each in self.claims) or bare
 
 
 def name_of(episode: Episode, at: int) -> str:
@@ -361,184 +384,303 @@ def self_rated(draft: Draft, episode: Episode) -> float:
 _RULES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
-    "cause": "Do not repeat {call} without a change: it failed.",
+    "cause": "Do not repeat {call} without a change: it failed{error}.",
     "repeated": "Do not repeat {call} without a change: the result stays as it is.",
 }
-_BOTH = "Do not repeat {call} without a change, nor try {other}: both failed."
+_BOTH = f"{_RULES['cause']} Nor try {{other}}: it failed, too."
 # A sentence and the positions of its events.
 _Sentence = tuple[str, tuple[int, ...]]
 
 
 def by_rules(study: Study) -> Draft:
     """Write a reflection without a model; the same episode always gives the same words."""
-    fault, reason = study.episode.fault, study.reason
-    said = dict.fromkeys((*_course(study), *_ending(study)))
-    claims = [claim(redact(text), places, study.episode) for text, places in said][:SENTENCES]
-    strategy, parts = _strategy(study)
+    fault, reason, told = study.episode.fault, study.reason, study.told
+    said = [sentence for n, each in enumerate(told) for sentence in _course(study, each, n)]
+    said += _ending(study)
+    claims = [claim(redact(text), places, study.episode) for text, places in dict.fromkeys(said)]
+    if told and (left := study.failures[STORIES:]):
+        calls = [_action(study, study.failed_steps(each)[0]) for each in left]
+        text = f"{len(left)} more failed, such as {calls[0]}."
+        claims.append(Claim(redact(text), left[0].evidence[:1]))
+    rules = dict(_strategy(study, signal) for signal in told or (None,))
+    rules.pop("", None)
     # The error that ended the run may be of unknown origin; all other words are in cited events.
-    told = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
+    words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
     tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(
         tuple(claims),
-        redact(strategy),
+        redact(" ".join(rules)),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(filter(None, tags)),
-        trust=lowest_trust((study.trust_in((study.tool, *told)), *map(study.floor, cites))),
-        rule_trust=study.trust_in((study.tool, *parts)),
-        mended=bool(strategy and reason and reason.kind == "retry"),
+        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cites))),
+        rule_trust=lowest_trust((study.trust_in((study.tool,)), *rules.values())),
+        mended=any(rule.startswith("When ") for rule in rules),
     )
 
 
-def _course(study: Study) -> Iterator[_Sentence]:
+def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
     """Yield sentences: which step failed with what, what was tried next, and what worked."""
-    reason, run, failed = study.reason, study.course, study.failed_steps
-    if reason is None:
-        return
-    yield _step(study, (*failed, reason.at)[0])
-    yield from _later(study)
-    if reason.kind == "retry":
-        new, _, between = _mend(study)
-        how = f"it worked {new}" if new else "the same call worked"
-        after = _actions(study, between)
-        said = f"After {after}, {how}." if after else f"Later {how}."
-        yield said, (*between, reason.at)
-    elif reason.kind == "unknown_tool":
-        yield f"The tool {clean(study.tool, ARGUMENT)} was not offered.", (reason.at,)
-    elif reason.kind == "repeated":
-        yield "The same call gave the same result again and again.", reason.evidence
-    elif reason.kind == "answer" and run.answer not in (None, reason.at):
-        listed = _MORE.sub("", reason.words.partition(": ")[2])  # no event holds the count
-        yield f"The answer took this from it: {listed}.", reason.evidence
+    run, failed = study.course, study.failed_steps(signal)
+    text, places = _step(study, (*failed, signal.at)[0])
+    yield f"Also, {text}" if nth else text, places
+    if failed[1:] and signal.kind in ("cause", "retry"):
+        tries = _tries(study, signal)[-3:]
+        again = f"Then {_actions(study, tries)} failed" if tries else "It failed again"
+        last = tries[-1] if tries else failed[-1]
+        if _alike(study, failed[0], last):
+            yield f"{again} in the same way.", tries or failed[:MOST_CITED]
+        else:
+            yield _step(study, last, f"Then {_action(study, last)} failed" if tries else again)
+    if signal.kind == "retry":
+        mend = _mend(study, signal)
+        if mend.vain:
+            yield f"{_actions(study, mend.vain)} changed nothing.", mend.vain
+        if mend.looks:
+            yield f"{_actions(study, mend.looks)} showed what to do.", mend.looks
+        call = mend.call or "the same call"
+        how = f"it worked {mend.change}" if mend.change else f"{call} worked"
+        after = f"After {_actions(study, mend.steps)}, {how}." if mend.steps else f"Later {how}."
+        yield after, (*mend.steps, mend.at)
+    elif signal.kind == "unknown_tool":
+        yield f"The tool {clean(study.tool, ARGUMENT)} was not offered.", (signal.at,)
+    elif signal.kind == "repeated":
+        yield "The same call gave the same result again and again.", signal.evidence
+    elif signal.kind == "answer" and run.answer not in (None, signal.at):
+        listed = _MORE.sub("", signal.words.partition(": ")[2])  # no event holds the count
+        yield f"The answer took this from it: {listed}.", signal.evidence
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
-    """Yield sentences about the error that ended the run, and about an answer without a failure."""
+    """Yield the error that ended the run, and the answer if no failure is told or one is open."""
     fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         quoted = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
         yield f"The run ended in {category or 'an error'}{quoted}.", places
-    last, reason = run.answer, study.reason
-    if last is None:
-        last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
-    failed = study.tool and study.failed_steps
-    if last is not None and not failed and (reason is None or last != reason.at):
+    unmended = any(each.kind == "cause" for each in study.told)
+    quiet = unmended or not any(map(study.failed_steps, study.told))
+    spoken = (n for n in reversed(range(len(events))) if run.roles[n] == "said")
+    last = next(spoken, None) if unmended or run.answer is None else run.answer
+    if last is not None and quiet and all(last != each.at for each in study.told):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
-        if text := clean(lines[-1] if lines else "", QUOTED):
+        if text := clean(lines[-1] if lines else "", QUOTED).rstrip("."):
             yield f"The answer was “{text}”.", (last,)
 
 
 def _step(study: Study, at: int, failed: str = "") -> _Sentence:
     """Return a sentence about a step and its result, and the positions of their events."""
     event, result = study.episode.events[at], study.course.result[at]
-    action = _action(event)
+    action = _action(study, at)
     if result is None or result == at:
-        if not (event.tool and event.type != "tool_call" and study.course.failure[at]):
-            return f"{failed or action}.", (at,)
-        result, action = at, clean(event.tool, ARGUMENT)  # a failed result whose call is unknown
-    failure = study.course.failure[result]
-    if failure:
-        came, how = trace.error_text(failure, QUOTED), f"{failed or f'{action} failed'} with"
+        if not (event.tool and study.course.failure[at]):
+            return f"{action} had no result." if event.tool else f"{action}.", (at,)
+        result = at
+    if study.course.failure[result]:
+        came, how = _error_of(study, at), f"{failed or f'{action} failed'} with"
     else:
         content = trace.output(study.episode.events[result].content)
-        came, how = next(iter(content.splitlines()), ""), f"{action} gave"
-    came = _TAG.sub("", clean(came, QUOTED))
+        came, how = clean(next(iter(content.splitlines()), ""), QUOTED), f"{action} gave"
+    came = _TAG.sub("", came)
     said = f"{how} “{came}”." if came else f"{action} gave nothing."
     return said, tuple(dict.fromkeys((at, result)))
 
 
-def _later(study: Study) -> Iterator[_Sentence]:
-    """Yield a sentence about the tries that failed after the first one."""
-    run, failed = study.course, study.failed_steps
-    if tries := _tries(study)[-3:]:
-        results = (run.result[at] or at for at in (failed[0], tries[-1]))
-        first, last = (signature("", trace.error_line(run.failure[at])) for at in results)
-        then = f"Then {_actions(study, tries)} failed"
-        alike = f"{then} in the same way.", tries
-        yield alike if first == last else _step(study, tries[-1], f"{then} too")
-    elif failed[1:] and study.reason and study.reason.kind == "cause":
-        yield "It failed again in the same way.", failed[:MOST_CITED]
+def _error_of(study: Study, at: int) -> str:
+    """Return the words that name the failure of a step, or ""."""
+    failure = study.course.failure[study.course.result[at] or at]
+    return trace.error_text(failure) if failure else ""
 
 
-def _tries(study: Study) -> tuple[int, ...]:
+def _alike(study: Study, one: int, other: int) -> bool:
+    """Return True if two steps failed with the same error, but for numbers and names."""
+    return len({signature("", _error_of(study, at)).digest for at in (one, other)}) == 1
+
+
+def _tries(study: Study, signal: Signal) -> tuple[int, ...]:
     """Return the other calls that failed after the first one, without repetitions."""
-    said = {_action(study.episode.events[at]): at for at in reversed(study.failed_steps)}
+    said = {_action(study, at): at for at in reversed(study.failed_steps(signal))}
     return tuple(sorted(said.values())[1:])
 
 
 def _actions(study: Study, places: Iterable[int]) -> str:
-    return ", then ".join(dict.fromkeys(_action(study.episode.events[at]) for at in places))
+    return ", then ".join(dict.fromkeys(_action(study, at) for at in places))
 
 
-def _action(event: Event) -> str:
-    if not event.tool:
+def _action(study: Study, at: int) -> str:
+    """Return a call in words: a single text is shown as code, other arguments by their names."""
+    event = study.episode.events[at]
+    tool, arguments = clean(event.tool, ARGUMENT), trace.named_arguments(event)
+    if not tool:
         who = {"user_message": "The user", "llm_response": "The agent"}.get(event.type, "It")
         who = clean(event.agent or event.code, ARGUMENT) or who
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
-    arguments = list(trace.named_arguments(event).items())[:ARGUMENTS]
-    most = max(ARGUMENT, QUOTED // max(1, len(arguments)))
-    listed = ", ".join(_pair(name, value, most) for name, value in arguments)
-    return " with ".join(filter(None, (clean(event.tool, ARGUMENT), listed)))
+    shown = list(arguments.items())[:ARGUMENTS]
+    if text := clean(trace.only_text(event), CALL):
+        return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
+    listed = ", ".join(
+        _pair(name, value, max(ARGUMENT, CALL // len(shown))) for name, value in shown
+    )
+    return " with ".join(filter(None, (tool, listed)))
 
 
-def _pair(name: str, value: str, most: int = QUOTED) -> str:
+def _pair(name: str, value: str, most: int = CALL) -> str:
     return f"{clean(name, ARGUMENT)} “{clean(value, most)}”".strip()
 
 
-def _mend(study: Study) -> tuple[str, str, list[int]]:
-    """Return how a call that worked differed from one that had failed, and the steps in between.
+@dataclass(frozen=True, slots=True)
+class _Mend:
+    """The call at `at`, which worked, and the steps before it.
 
-    The differences are "with" or "without" arguments, or "" for an equal call. The steps are
-    positions of calls that worked.
+    `call` is that call in words, or `change` the arguments that changed; both are "" if none did.
+    `steps` made it work, `looks` showed what to change, `vain` are steps without an effect.
     """
-    events, failed = study.episode.events, study.failed_steps
-    evidence = study.reason.evidence if study.reason else ()
-    changes = trace.differences(events[failed[0]], events[evidence[-1]])[:ARGUMENTS]
 
-    def said(values: Iterable[tuple[str, str | None]]) -> str:
-        texts = (f"without {n}" if v is None else f"with {_pair(n, v)}" for n, v in values)
-        return " and ".join(texts)
-
-    new, old = said((name, now) for name, _, now in changes), said(c[:2] for c in changes)
-    return new, old, [at for at in evidence[:-1] if at not in failed]
+    at: int
+    call: str
+    change: str
+    steps: tuple[int, ...]
+    looks: tuple[int, ...]
+    vain: tuple[int, ...]
 
 
-def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
-    """Return a rule for next time and its words that come from events, or "" and () if unclear."""
-    reason, tool, events = study.reason, clean(study.tool, ARGUMENT), study.episode.events
-    if reason is None or not tool:
+def _mend(study: Study, signal: Signal) -> _Mend:
+    """Return what made a failed call work.
+
+    If the call that worked had failed before, it was the steps since then, except those after which
+    it failed with the same error. Else it was the change of the call, with the steps of other tools
+    or with new words of the call. A step whose result has new words of a later one is a look.
+    """
+    events, tries = study.episode.events, study.failed_steps(signal)
+    at = _mended_at(study, signal)
+    same = [n for n in tries if not trace.differences(events[n], events[at])]
+    repeated = [pair for pair in pairwise(same) if _alike(study, *pair)]
+    between = [n for n in signal.evidence[:-1] if n < at and n not in tries]
+    vain = [n for n in between if any(first < n < last for first, last in repeated)]
+    between = [n for n in between if n not in vain]
+    known = _lower(study.episode.task, events[tries[0]])
+    looks = [
+        n
+        for k, n in enumerate(between)
+        if any(_shows(study, n, _new_words(events[m], known)) for m in (*between[k + 1 :], at))
+    ]
+    # Words that a look showed did not come from a step.
+    new = set(_new_words(events[at], known))
+    new -= {word for n in looks for word in new if _shows(study, n, [word])}
+    steps = [
+        n
+        for n in between
+        if n not in looks
+        and (
+            n > same[0]
+            if same
+            else events[n].tool != events[at].tool or new & {*_new_words(events[n], known)}
+        )
+    ]
+    return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
+
+
+def _mended_at(study: Study, signal: Signal) -> int:
+    """Return the position of the call that worked for good.
+
+    If that call was made in yet another way to mend a later failure, it is that one.
+    """
+    run, first, at = study.course, signal.evidence[0], signal.evidence[-1]
+    later = (one for one in study.signals if one.kind == "retry" and one.evidence[0] > at)
+    steps = (n for one in later for n in one.evidence[1:-1] if not trace.call_failed(run, n))
+    events, likeness = study.episode.events, trace.likeness
+    return next(
+        (
+            n
+            for n in steps
+            if events[n].tool == events[at].tool
+            and trace.differences(events[at], events[n])
+            and likeness(run, first, n) >= likeness(run, first, at)
+        ),
+        at,
+    )
+
+
+def _changed(study: Study, first: int, at: int) -> tuple[str, str]:
+    """Return a call in words, or of several arguments those that changed; "" for an equal call."""
+    events = study.episode.events
+    changes = trace.differences(events[first], events[at])[:ARGUMENTS]
+    if changes and 0 < len(trace.only_text(events[at])) <= CALL:
+        return _action(study, at), ""
+    said = (f"without {n}" if now is None else f"with {_pair(n, now)}" for n, _, now in changes)
+    return "", " and ".join(said)
+
+
+def _lower(text: str, event: Event) -> str:
+    return " ".join((text, *trace.named_arguments(event).values())).casefold()
+
+
+def _new_words(event: Event, known: str) -> list[str]:
+    """Return the arguments of a call, and words of them, that the text `known` lacks."""
+    text = _lower("", event)
+    said = (*trace.named_arguments(event).values(), *_PIECE.findall(text), *_WORD.findall(text))
+    return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
+
+
+def _shows(study: Study, at: int, words: Iterable[str]) -> bool:
+    """Return True if the result of a step, and not its call, has one of these words.
+
+    A result that repeats a long call reports what that call did.
+    """
+    own, result = _lower("", study.episode.events[at]), study.course.result[at]
+    text = "" if result is None else ends(event_text(study.episode.events[result])).casefold()
+    said = _PIECE.findall(own)
+    repeats = len(said) > LOOK and sum(word in text for word in said) * 2 > len(said)
+    return not repeats and any(word in text for word in words if word not in own)
+
+
+def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
+    """Return a rule for next time and its trust; "" if the events show none."""
+    events = study.episode.events
+    tool = clean(events[signal.at].tool, ARGUMENT) if signal else ""
+    if signal is None or not tool:
         # The fix of a check of a loop. In other runs the content of an error is what a tool said.
         at = study.failure[0]
         event = events[at] if at >= 0 and study.episode.source == LOOP else None
         if event is None or event.type != "error_event" or event.content in ("", event.error):
-            return "", ()
+            return "", "model"
         fix = clean(event.content, 2 * QUOTED)
-        return fix, _pieces(fix)
-    steps, rule = [*study.failed_steps, reason.at][:1], _RULES.get(reason.kind, "")
-    if reason.kind == "cause":
-        steps += _tries(study)[-1:]
+        return fix, study.trust_in(_LEFT_OUT.split(fix))
+    steps, rule = [*study.failed_steps(signal), signal.at][:1], _RULES.get(signal.kind, "")
+    if signal.kind == "cause":
+        steps += _tries(study, signal)[-1:]
         rule = rule if len(steps) == 1 else _BOTH
-    elif reason.kind == "retry":
-        new, old, between = _mend(study)
-        after = _actions(study, between)
-        steps += [*between, reason.at]
-        rule = f"When {{call}} fails, do this first: {after}." if after else ""
-        if new:
-            first = f"First {after}. Then call" if after else "Call"
-            rule = f"{first} {tool} {new}: {old} it failed."
-    pairs = [
-        ("", tool),
-        *(pair for at in steps for pair in trace.named_arguments(events[at]).items()),
-    ]
+    elif signal.kind == "retry":
+        mend = _mend(study, signal)
+        steps += [*mend.steps, *mend.looks, mend.at]
+        rule = _instead(study, mend)
+    pairs = (pair for at in steps for pair in trace.named_arguments(events[at]).items())
     parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
-    rule = rule.replace("{tool}", tool).replace("{other}", _action(events[steps[-1]]))
-    return rule.replace("{call}", _action(events[steps[0]])), parts
+    trust, error = study.trust_in((tool, *parts)), _error_of(study, steps[0])
+    # The error is told if that does not make the rule less trusted.
+    own = lowest_trust((trust, study.task_trust if study.episode.task else "operator"))
+    whose = study.floor(study.course.result[steps[0]] or steps[0])
+    if error and lowest_trust((own, whose)) == own:
+        error, trust = f" with “{error}”", lowest_trust((trust, whose))
+    else:
+        error = ""
+    values = {
+        "{call}": _action(study, steps[0]),
+        "{other}": _action(study, steps[-1]),
+        "{tool}": tool,
+        "{error}": error,
+    }
+    return re.sub(r"\{\w+\}", lambda name: values.get(name[0], name[0]), rule), trust
 
 
-def _pieces(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split("…") if part.strip())
+def _instead(study: Study, mend: _Mend) -> str:
+    """Return the rule that says what worked, or ""."""
+    do = [f"do this first: {_actions(study, mend.steps)}"] if mend.steps else []
+    if call := mend.call or (mend.change and f"it {mend.change}"):
+        do.append(f"then call {call}" if do else f"call {call} instead")
+    looks = f" {_actions(study, mend.looks)} shows what to do." if mend.looks else ""
+    return f"When {{call}} fails{{error}}, {'; '.join(do)}.{looks}" if do else ""
 
 
 MAX_TOKENS = 500

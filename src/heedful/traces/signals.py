@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -67,15 +67,27 @@ _EXIT_STATUS = re.compile(
     r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)",
     re.MULTILINE,
 )
-# A line that names an error, best first: it says what failed, begins with the name of a program, or
-# has a word for a failure.
-_NAMED = (
-    re.compile(
-        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
-    ),
-    re.compile(r"^[a-z][\w.+-]{0,20}: \S"),
-    re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE),
+# A line that names an error. Best is one with the type or code of the error, then one that begins
+# with a word for an error and says what is missing or forbidden.
+_CODED = re.compile(
+    r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
+_STATED = re.compile(r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE)
+_NEAR = re.compile(r"\b(?:error|exception|fail(?:ed|ure)?)\b[^:\n]{1,40}: +\S", re.IGNORECASE)
+_WHY = re.compile(
+    r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown|denied|declined|refused|rejected)\b",
+    re.IGNORECASE,
+)
+_PLACED = re.compile(r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE)
+_PROGRAM = re.compile(r"[a-z][\w.+-]{0,20}: \S")
+_WORDED = re.compile(
+    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
+)
+# A longer line is worse than one that can be quoted whole.
+LINE = 200
+# What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
+_MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
+_LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
@@ -177,11 +189,16 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
 
 
 def output(text: str) -> str:
-    """Return a tool's result without its exit status: of JSON, the first text with a blank."""
-    data = json_data(text) if text[:1] == "{" else None
-    held = data.values() if isinstance(data, Mapping) else ()
-    said = next((part for part in held if isinstance(part, str) and " " in part.strip()), text)
-    return _EXIT_STATUS.sub("", said).strip()
+    """Return a tool's result without its exit status: of JSON, the texts that have a blank."""
+    held: list[Any] = [json_data(text)] if text[:1] == "{" else []
+    said = dict[str, None]()
+    while held:
+        part = held.pop()
+        if isinstance(part, str) and " " in part.strip():
+            said[part] = None
+        elif isinstance(part, Mapping | list):
+            held += reversed([*part.values()] if isinstance(part, Mapping) else part)
+    return _EXIT_STATUS.sub("", "\n".join(said) or text).strip()
 
 
 def error_line(failure: str) -> str:
@@ -190,21 +207,18 @@ def error_line(failure: str) -> str:
     return lines[at].strip()[:400]
 
 
-def error_text(failure: str, most: int) -> str:
-    """Return the line that names a failure, with as many lines around it as `most` allows.
+def error_text(failure: str, most: int = LINE) -> str:
+    """Return the words that name a failure, without margins and long ids.
 
-    The lines after it come first. No line is cut unless it is longer than `most` characters.
+    If its line gives no reason, the line before it may; a line that ends with a colon has more.
     """
     lines, at = _find_error(failure)
-    after = _whole(lines[at:], most) or lines[at : at + 1]
-    before = _whole(lines[:at][::-1], most - sum(len(line) + 1 for line in after))
-    return "\n".join([*before[::-1], *after])
-
-
-def _whole(lines: Sequence[str], most: int) -> list[str]:
-    """Return the first lines that have at most `most` characters together."""
-    sizes = accumulate(len(line) + 1 for line in lines)
-    return [line for line, size in zip(lines, sizes, strict=True) if size <= most]
+    end = at + 1 + lines[at].endswith(":")
+    if not (_CODED.search(lines[at]) or _WHY.search(lines[at])) and _WHY.search(lines[at - 1]):
+        at -= at > 0 and len(lines[at - 1]) + len(lines[at]) < most
+    text = _LONG_ID.sub("…", " ".join(lines[at:end]))
+    text = clean(_MARGIN.sub("", text) or text, most)
+    return (text[1:-1] if f"{text[:1]}{text[-1:]}" == "[]" else text).rstrip(".")
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
@@ -215,8 +229,26 @@ def _find_error(failure: str) -> tuple[list[str], int]:
         at = next((n for n, line in enumerate(lines) if n and not line[0].isspace()), 0)
         return lines[at:], 0
     lines = ["…" if _BANNER.match(line) else line for line in lines]
-    named = (n for p in _NAMED for n, line in enumerate(lines) if p.search(line))
-    return lines, next(named, 0)
+    return lines, min(range(len(lines)), key=lambda n: _rank(lines[n], n == 0))
+
+
+def _rank(line: str, first: bool) -> int:
+    """Return how well a line names an error; 0 is best."""
+    stated, why = _STATED.search(line), _WHY.search(line)
+    near = _NEAR.search(line)
+    signs = (
+        _CODED.search(line),
+        stated and why,
+        stated,
+        near and why,
+        _PLACED.search(line),
+        first and _PROGRAM.match(line),
+        why,
+        near,
+        _WORDED.search(line),
+    )
+    best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
+    return best + 2 * (len(line) > LINE or line.endswith("..."))
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
@@ -436,12 +468,12 @@ def _retries(run: Course) -> Found:
             if first in mended or not call_failed(run, first):
                 continue
             later = places[n + 1 : n + 1 + AHEAD]
-            worked = {at: _likeness(run, first, at) for at in later if not call_failed(run, at)}
+            worked = {at: likeness(run, first, at) for at in later if not call_failed(run, at)}
             at = max(worked, key=lambda at: worked[at], default=first)
             if not worked.get(at):
                 continue
             again = (n for n in later if n < at and call_failed(run, n))
-            tries = [first, *(n for n in again if _likeness(run, n, at))]
+            tries = [first, *(n for n in again if likeness(run, n, at))]
             mended.update(tries)
             yield _retry(run, tries, at)
 
@@ -501,7 +533,14 @@ def named_arguments(event: Event) -> dict[str, str]:
     return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
 
 
-def _likeness(run: Course, before: int, at: int) -> float:
+def only_text(event: Event) -> str:
+    """Return the argument of a call that has one, a text; else ""."""
+    value, named = call_arguments(event), named_arguments(event)
+    raw = next(iter(value.values()), "") if isinstance(value, Mapping) else ""
+    return next(iter(named.values())) if len(named) == 1 and isinstance(raw, str) else ""
+
+
+def likeness(run: Course, before: int, at: int) -> float:
     """Return the share of words that two calls have in common, or 0 if it is below a half.
 
     In short calls, similar words count as equal.
