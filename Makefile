@@ -1,7 +1,7 @@
 # One environment for all of it: .venv, made from requirements.lock when first needed.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench quality soak lock
+.PHONY: help setup demo test check bench quality learn soak lock
 unexport PYTHONPATH PYTHONHOME
 # Thousands of processes are started: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,8 +36,13 @@ check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' 
 bench: setup ## the benchmarks
 	@$(PY) -m bench $(ARGS)
 
-quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name]
-	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)')
+quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b]
+	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
+		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)')
+
+# Every answer is kept in ANSWERS, by default ~/.cache/heedful-bench.
+learn: ## quality ONLY=learn, hours on a real model; stop it with Ctrl-C, the next run goes on
+	@$(MAKE) --no-print-directory quality ONLY=learn
 
 soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor
 	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)

@@ -12,10 +12,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of ours, the simple baseline of the same run, and a published anchor in words."""
+    """A figure of ours, the simple baseline of the same run, and a published anchor in words.
+
+    `ours` is None if the code that is measured lacks what the figure needs; `anchor` says what.
+    """
 
     key: str
-    ours: float
+    ours: float | None
     baseline: float | None = None
     anchor: str = ""
 

