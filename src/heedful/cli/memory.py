@@ -21,8 +21,8 @@ from heedful.cli.output import Progress, answer, call, columns, counted, emit, f
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
 from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
-from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.lesson import ORDER
+from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.trust import SOURCES, QuarantinedLesson, check_statement
 from heedful.lessons.words import difference

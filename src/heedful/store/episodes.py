@@ -17,6 +17,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.ranking import RECALLED
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
@@ -105,6 +106,42 @@ def record_lessons(
         link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
         db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
+
+
+def record_session(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    name: str,
+    session: str,
+    outcome: str,
+    reflections: Sequence[Reflection],
+    *,
+    most: int = 0,
+    quota: Quota | None = None,
+) -> list[Remembered]:
+    """Write the lessons of a session, unless it is stored; count each lesson once a session.
+
+    `most` and `quota` are limits as in `exposures.remember`. A lesson that comes back in another
+    session becomes important enough for prompts. Raises InvalidInput, QuotaExceeded.
+    """
+    now = time.time()
+    names = {"name": storable(name), "session": storable(session), "outcome": outcome}
+    row = {**_key(scope, digest), **names, "state": "reflected", "record": "{}", "at": now}
+    if not db.insert("episode", row, SKIP).rowcount:
+        return []
+    new = [one for one in reflections if not _is_known(db, scope, one)]
+    answers = lessons.upsert(db, scope, new, now, quota)
+    for one in answers:
+        if one.seen > 1:
+            db.run("raise_importance", {"id": one.id, "least": RECALLED})
+    return lessons.evict(db, scope, answers, most)
+
+
+def _is_known(db: Db, scope: Scope, one: Reflection) -> bool:
+    """Return True if this lesson was seen in the same session."""
+    key = {"kind": one.kind, "signature": one.signature.digest, "source": storable(one.source)}
+    return db.one("seen_in", scope, **key) is not None
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
