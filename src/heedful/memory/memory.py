@@ -20,6 +20,7 @@ from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
+from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
@@ -31,6 +32,7 @@ from heedful.loop.record import LARGEST, Loop, check_integer, check_number, chec
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
+from heedful.store import actions as action_store
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
@@ -227,6 +229,18 @@ class Memory(Transfers):
         return await self.store.read(
             self.scope, pattern_store.seen, signature(error_type, redact(text))
         )
+
+    async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
+        """Return how this action failed before and what mended it; nothing if it worked since.
+
+        Ask before a tool runs. `arguments` are the arguments of the call as data, or the text of a
+        command. Failures of other runs also count if they named a part of the action that is in
+        this one, at least 3 times. All reads use an index. Raises InvalidInput, StoreError.
+        """
+        records.check_texts(tool=tool)
+        if not isinstance(arguments, str | Mapping):
+            raise InvalidInput("arguments", arguments, "a mapping, or the text of a command")
+        return await self.store.read(self.scope, action_store.before, action(tool, arguments))
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
         """Return the merged and the separated patterns as plain data, each with the reason."""
@@ -473,7 +487,7 @@ def _tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 async def write_lessons(
-    memory: Memory, lessons: Sequence[Reflection], work: Callable[..., list[Remembered]], *key: str
+    memory: Memory, lessons: Sequence[Reflection], work: Callable[..., list[Remembered]], *key: Any
 ) -> list[Remembered]:
     """Embed lessons and store them by the store's function `work`, in one transaction."""
     texts = [each.example.task if each.example else each.text for each in lessons]

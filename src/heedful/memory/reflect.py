@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
+from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import (
     Example,
@@ -27,26 +28,27 @@ from heedful.lessons.lesson import (
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
-from heedful.loop.record import NOTHING, Loop, Usage, check_share
+from heedful.loop.record import NOTHING, Loop, Usage, check_share, clean
 from heedful.memory import draft as drafts
 from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store import actions, episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Db, Store
 from heedful.traces.episode import LOOP, Episode, Limits
 from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
 from heedful.traces.reading import read
-from heedful.traces.signals import Signal
+from heedful.traces.signals import Course, Signal, error_line
 
 _log = logging.getLogger("heedful")
 # The events stored of an episode that waits.
 RECORDED = 2_000
 # The factor by which a strategy is more important than its reflection.
 STRONGER = 1.1
+STATE = 160  # characters of the step before a failed step
 DEFAULT = Prompts()
 FAILED = "reflection_generation_failed"  # the event in the log
 LIVE = ("candidate", "verified")  # the states of lessons that may be recalled
@@ -63,7 +65,8 @@ class Reflected:
     asked, and the lessons have the stored words unless the new ones are better. `error` says why a
     model's answer was not used. `stored` has the results of storing both lessons. `again` is true
     if this episode was reflected on before. `busy` is true if another process is reflecting on it,
-    or was until a few seconds ago.
+    or was until a few seconds ago. `steps` are the steps of the run, for `Memory.before`; those
+    that the lessons are about have 1 as their `lesson`.
     """
 
     reflection: Reflection
@@ -77,6 +80,7 @@ class Reflected:
     stored: tuple[Remembered, ...] = ()
     again: bool = False
     busy: bool = False
+    steps: tuple[Step, ...] = ()
 
     @property
     def text(self) -> str:
@@ -335,7 +339,27 @@ class _Reflector:
                 rule, trust = row["text"], lowest_trust((trust, row["trust"]))
         if rule:
             strategy = lesson("strategy", rule, trust, min(1.0, round(importance * STRONGER, 6)))
-        return Reflected(reflection, strategy, draft.claims, draft.dropped, study.signals)
+        steps = await asyncio.to_thread(steps_of, study.course, study.failed_steps)
+        found = draft.claims, draft.dropped, study.signals
+        return Reflected(reflection, strategy, *found, steps=steps)
+
+
+def steps_of(run: Course, failed: Collection[int]) -> tuple[Step, ...]:
+    """Return the steps of a run that have a result; `failed` are positions of failed calls.
+
+    These have 1 as their `lesson`, to be replaced by the id of the lesson about them.
+    """
+    steps, before = list[Step](), ""
+    for at, event in enumerate(run.events):
+        result = run.result[at]
+        if event.type != "tool_call" or not event.tool or result is None:
+            continue
+        given = event.content if event.arguments is None else event.arguments
+        error, acted = run.failure[at] or run.failure[result], action(event.tool, given)
+        said = error_line(error) if error else ""
+        steps.append(Step(acted, said, int(bool(error) and at in failed), before))
+        before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
+    return tuple(steps)
 
 
 # What is kept of the author of stored words.
@@ -367,10 +391,17 @@ def _worth(one: Mapping[str, Any]) -> tuple[int, bool]:
 
 
 def _record(
-    db: Db, scope: Scope, digest: str, made: Sequence[Reflection], **limits: Any
+    db: Db,
+    scope: Scope,
+    digest: str,
+    steps: Sequence[Step],
+    made: Sequence[Reflection],
+    **limits: Any,
 ) -> list[Remembered]:
     """Write the lessons of an episode; a strategy supersedes older ones that are worth less."""
     answers = episodes.record_lessons(db, scope, digest, made, **limits)
+    about = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
+    actions.record(db, scope, made[0].source, about)
     new = {answer.id for answer, one in zip(answers, made, strict=True) if one.kind == "strategy"}
     rows = lessons.of_failure(db, scope, made[0].signature.digest)
     live = {row["id"]: row for row in rows if row["kind"] == "strategy" and row["state"] in LIVE}
@@ -387,7 +418,7 @@ def _record(
 
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
     made_lessons = [each for each in (made.reflection, made.strategy) if each is not None]
-    answers = await write_lessons(memory, made_lessons, _record, digest)
+    answers = await write_lessons(memory, made_lessons, _record, digest, made.steps)
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)

@@ -590,6 +590,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
     vectors = db.run("delete_vectors", values).rowcount
     gone = db.run("delete_examples", values).fetchall()
+    db.delete("action", {name: values[name] for name in ("tenant", "project", "source")})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
     lessons = 0

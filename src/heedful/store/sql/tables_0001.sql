@@ -260,6 +260,22 @@ create table episode (
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
+-- An action of an agent that failed, or a part of it, by `digest`: the lesson about the failure, and in `source` the run.
+-- It `worked` again at a later time than it `failed`, or 0. `record` is JSON: the action as it was, and its state.
+create table action (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  reflection integer not null references reflection (id) on delete cascade,
+  source text not null,
+  record text not null,
+  failed real not null,
+  worked real not null default 0,
+  primary key (tenant, project, digest, reflection, source)
+) without rowid;
+create index action_lesson on action (reflection);
+create index action_source on action (tenant, project, source);
+
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
 -- reflection, or from a lesson to the lesson that it `became`.
 create table link (

@@ -1,0 +1,154 @@
+"""Actions: the digests by which an action of an agent is found again. Pure.
+
+The same action differs from run to run in numbers, folders and times, so these are masked. A
+failure is stored under the whole action, and under the name that its error quotes, together with
+the word before this name. On recorded sessions that this was not chosen on, other parts of an
+action, such as its program alone, announce the wrong failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from typing import Any
+
+from heedful.lessons.lesson import State, Trust, digest_of, release_command
+from heedful.lessons.signature import mask_particulars
+from heedful.redact import redact
+
+# Arguments that hold a command. The other arguments of such a call only describe it.
+COMMANDS = ("command", "cmd")
+# Characters of an action that are read, and pairs of words that are compared.
+LONGEST = 4_096
+MOST_PAIRS = 128
+# A path without its last part.
+_FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
+_WORD = re.compile(r"[A-Za-z_][\w.-]*\w")
+_QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
+_SHELL = re.compile(r"(?:.*/)?\w{0,4}sh")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of an agent: its `tool`, and its arguments as one `text` without secrets."""
+
+    tool: str
+    text: str
+
+    @property
+    def whole(self) -> str:
+        """The digest of the tool with all arguments, without folders and particulars."""
+        masked = mask_particulars(_FOLDER.sub("", self.text))
+        return digest_of("action", f"{self.tool} {' '.join(masked.split())}")
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the whole action and of its parts, without repetitions."""
+        return tuple(dict.fromkeys((self.whole, *self._pairs().values())))
+
+    def digests_of(self, error: str) -> tuple[str, ...]:
+        """Return the digests under which the action is stored when it failed with `error`."""
+        quoted = (next(filter(None, found)).lower() for found in _QUOTED.findall(error))
+        names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
+        pairs = self._pairs()
+        found = ([digest for pair, digest in pairs.items() if pair[1] == name] for name in names)
+        return tuple(dict.fromkeys((self.whole, *next(filter(None, found), ()))))
+
+    def _pairs(self) -> dict[tuple[str, str], str]:
+        words = ["", *(word.lower() for word in islice(_WORD.findall(self.text), MOST_PAIRS))]
+        return {
+            pair: digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairwise(words)
+        }
+
+
+def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
+    """Return an action: a tool with its arguments, as JSON data or as the text of a command.
+
+    >>> one = action("Bash", {"command": "npm run build --prefix /home/ann/app --port 8080"})
+    >>> one.whole == action("bash", "npm run build --prefix /srv/app --port 9090").whole
+    True
+    """
+    text = command_of(arguments)
+    if not text and not isinstance(arguments, str):
+        text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
+    return Action(tool.strip().lower(), redact(text[:LONGEST]))
+
+
+def command_of(arguments: Mapping[str, Any] | str) -> str:
+    """Return the command of a call, or "" if its arguments have none; a text is a command."""
+    if isinstance(arguments, str):
+        return arguments.strip()
+    value = next((arguments[name] for name in COMMANDS if arguments.get(name)), "")
+    if isinstance(value, list | tuple):
+        words = [str(word) for word in value]
+        inner = len(words) == 3 and _SHELL.fullmatch(words[0]) and words[1].startswith("-")
+        return words[2].strip() if inner else shlex.join(words)
+    return value.strip() if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a finished run: its action, and the `error` with which it failed, or "".
+
+    `lesson` is the id of the lesson (of the kind `reflection`) about this failure; without one, the
+    failure is not stored. `state` says in what state the step failed, such as the step before it.
+    """
+
+    action: Action
+    error: str = ""
+    lesson: int = 0
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFailure:
+    """A failure of an action that has not worked since.
+
+    `what` says what happened, and `fix` what mended it, or "". `trust` and `lesson_state` say how
+    sure the fix is, `runs` in how many runs the action failed, and `failed` when it failed last, in
+    seconds since 1970. `action` is the action as it failed then, and `state` the state in which it
+    failed. `lesson` is the id of the lesson. If `whole` is false, only a part of the action failed.
+    """
+
+    lesson: int
+    what: str
+    fix: str
+    trust: Trust
+    lesson_state: State
+    runs: int
+    failed: float
+    action: str
+    state: str
+    whole: bool
+
+    def __str__(self) -> str:
+        times = "once" if self.runs == 1 else f"in {self.runs} runs"
+        same = "this" if self.whole else "an action with this name"
+        after = f" ({self.state})" if self.state else ""
+        sure = f"{self.lesson_state}, from {self.trust}"
+        fix = f"\nfix ({sure}): {self.fix}" if self.fix else f"\nno fix is known ({sure})"
+        return f"{same} failed {times} and has not worked since{after}: {self.what}{fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionHistory:
+    """The result of `Memory.before`; true if a failure of the action is known.
+
+    `failures` are the known failures, most frequent first. `waiting` are the ids of lessons about
+    the action that wait in quarantine; their texts are not shown.
+    """
+
+    failures: tuple[KnownFailure, ...] = ()
+    waiting: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.failures)
+
+    @property
+    def release(self) -> str:
+        """The command that releases the lessons that wait, or ""."""
+        return release_command(self.waiting)
