@@ -65,7 +65,7 @@ def before(db: Db, scope: Scope, action: Action) -> ActionHistory:
     for same, runs, newest, id in ranked[:READ_LESSONS]:
         rows = db.all("lesson_and_rules", scope, id=id)
         waiting += [row["author"] for row in rows if is_held(row)]
-        known = {row["id"] == id: row for row in rows if not is_held(row)}
+        known = {bool(row["own"]): row for row in rows if not is_held(row)}
         if True not in known or len(failures) == LISTED:
             continue
         lesson, rule = known[True], known.get(False)

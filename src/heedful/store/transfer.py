@@ -210,6 +210,19 @@ class LinkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRecord:
+    """A failed action, or a part of it, by digest; `worked` is when it worked later, or 0."""
+
+    type: Literal["action"] = "action"
+    lesson: Name
+    digest: Mark
+    source: str
+    record: Mapping[str, Any]
+    failed: Time
+    worked: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line of an export: the number of lines before it, and their SHA-256."""
 
@@ -227,6 +240,7 @@ Record = (
     | OutcomeRecord
     | RulingRecord
     | LinkRecord
+    | ActionRecord
     | End
 )
 R = TypeVar("R", bound=Record)
@@ -299,7 +313,7 @@ def export_records(db: Db, scope: Scope) -> Iterator[Record]:
             examples.append(_record(ExampleRecord, one, **named))
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
+    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord, ActionRecord):
         rows = db.run(f"export_{fields(kind)[0].default}s", key)
         by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
         yield from (by_line[line] for line in sorted(by_line))
@@ -458,6 +472,13 @@ class _Import:
                 source = "" if self._by else self._source
                 values = {**self._key, **asdict(record), "source": source}
                 return bool(self._db.run("import_link", values).rowcount)
+            case ActionRecord():
+                if (lesson := self._find(record.lesson)) is None:
+                    return False
+                named = {"source": storable(record.source), "record": json.dumps(record.record)}
+                times = {"failed": record.failed, "worked": record.worked}
+                key = {**key_of(self._scope), "digest": record.digest, "reflection": lesson["id"]}
+                return bool(self._db.insert("action", {**key, **named, **times}, SKIP).rowcount)
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
 

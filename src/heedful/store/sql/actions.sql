@@ -14,12 +14,16 @@ where tenant = :tenant and project = :project and digest in (select value from j
 order by failed desc, reflection desc limit :limit;
 
 -- name: lesson_and_rules
--- The newest rule is last.
-select id, kind, text, state, trust, author from reflection
-where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and (
-  id = :id or kind = 'strategy' and signature in (
-    select substr(k.child, length('strategy/') + 1) from link k join reflection l on k.parent = l.kind || '/' || l.signature
-    where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'strategy'
-  )
+-- The lesson, or else the lesson that it became, and the rules of both; the newest rule is last.
+with named (name) as (
+  select kind || '/' || signature from reflection where id = :id
+  union select k.parent from link k join reflection l on k.child = l.kind || '/' || l.signature
+  where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
-order by id;
+select id, kind || '/' || signature in (select name from named) as own, text, state, trust, author from reflection
+where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
+  select substr(name, instr(name, '/') + 1) from named
+  union select substr(k.child, length('strategy/') + 1) from link k
+  where k.tenant = :tenant and k.project = :project and k.relation = 'strategy' and k.parent in (select name from named)
+)
+order by own, id;
