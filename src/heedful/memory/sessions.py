@@ -6,40 +6,44 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Reflection, Remembered, Trust
+from heedful.lessons.action import Step, action, command_of
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import NETWORK, initial_state, lowest_trust, source_trust, sources_of
+from heedful.loop.record import clean
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import redact
-from heedful.store import episodes
-from heedful.store.store import Store
+from heedful.store import actions, episodes
+from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import Episode, Event, call_arguments
 
-# Arguments with the text that an edit writes, and with the text that it replaces.
-WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch", "input")
+# Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
+WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
 REPLACED = ("old_string", "old_str")
 PATHS = ("file_path", "path", "notebook_path", "filename")
-# Calls after a failed call that may be its other form; failures of one call; vain tries in words.
+# Calls after a failed call that may be its other form, and vain tries that a lesson names.
 AHEAD = 20
-LINES = 5
 VAIN = 3
-# What a failure of the work itself teaches at first, and any other failure: see `RECALLED`.
+STATE = 160  # characters of the step before a failed step
+# The importance of a failure that edits put right, which may be the work itself, until it comes
+# back in another session; and of other failures. Prompts show lessons from 0.6 on.
 WORK, KNOWN = 0.5, 0.7
-# A user's message that forbids something, and names it in the same clause.
-LONGEST_CORRECTION = 500
+# A clause of the user that names a word of the agent's last commands right after a negation.
+LONGEST_CORRECTION = 300
 _FORBIDDEN = re.compile(
-    r"\b(?:no|not|never|stop|without|instead of|(?:do|does|did|is|are)n['’]t)\b(?P<clause>[^.;!?\n]{1,80})",
+    r"\b(?:not|never|no|don['’]t|instead of)(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"[\w@][\w@./-]*\w")
+_NAME = re.compile(r"[\w@-][\w@./-]*\w")
+_PATCH = "*** Begin Patch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,9 @@ class Mistake:
 
     `call` is the action in words, and `errors` are the lines that name its errors. `vain` are the
     actions that were tried without effect. `mends` are the edits, or the other call, that put it
-    right, whole. `steps` is how many actions it took. `work` is true if edits put it right: such a
-    failure is often part of the work. `events` are the positions of the first and last event.
+    right, whole; empty if nothing did. `steps` is how many actions it took. `work` is true if edits
+    put it right: such a failure is often part of the work. `events` are the positions of the failed
+    calls and of the last event.
     """
 
     tool: str
@@ -59,7 +64,7 @@ class Mistake:
     mends: tuple[str, ...]
     steps: int
     work: bool
-    events: tuple[int, int]
+    events: tuple[int, ...]
 
     @property
     def text(self) -> str:
@@ -69,8 +74,7 @@ class Mistake:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.mends:
             said.append("What put it right:" if self.work else "What worked instead:")
-            said += self.mends
-        return "\n".join(said)
+        return "\n".join((*said, *self.mends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,9 @@ async def learn_session(
 ) -> Learned:
     """Store what a session of an agent teaches, in one transaction; the same session only once.
 
-    Each failed action with what put it right is a lesson; a session that was learnt when it was
+    Each failed action with what put it right is a lesson. A session that was learnt when it was
     shorter counts no sighting again. What depends on an untrusted source waits in quarantine; see
-    `Memory.set_trust`. `digest` is stored for the session, by default that of the episode. Raises
+    `Memory.set_trust`. `digest` identifies the session, by default by all its events. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
     if not isinstance(episode, Episode):
@@ -102,16 +106,34 @@ async def learn_session(
     made = await asyncio.to_thread(_Session, episode)
     found = Learned(made.mistakes, made.corrections)
     if await kept.store.read(kept.scope, episodes.state, digest):
-        return Learned(found.mistakes, found.corrections, again=True)
-    key = digest, episode.id, episode.session, episode.outcome
-    lessons = made.lessons(await kept.stated_trust())
-    stored = await write_lessons(kept, lessons, episodes.record_session, *key)
-    return Learned(found.mistakes, found.corrections, tuple(stored))
+        return replace(found, again=True)
+    lessons, key = made.lessons(await kept.stated_trust()), (digest, episode, made.actions())
+    stored = await write_lessons(kept, lessons, _record, *key)
+    return replace(found, stored=tuple(stored))
 
 
 def mistakes(episode: Episode) -> tuple[Mistake, ...]:
     """Return the failed actions of a session with what put them right, in their order."""
     return _Session(episode).mistakes
+
+
+def _record(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    episode: Episode,
+    steps: Sequence[tuple[Step, str]],
+    made: Sequence[Reflection],
+    **limits: Any,
+) -> list[Remembered]:
+    """Write the lessons and the actions of a session; `steps` have the digests of their lessons."""
+    head = episode.id, episode.session, episode.outcome
+    stored = episodes.record_session(db, scope, digest, *head, made, **limits)
+    ids = episodes.lesson_ids(db, scope, made) if stored is not None else {}
+    if ids:
+        about = [replace(step, lesson=ids.get(mark, 0)) for step, mark in steps]
+        actions.record(db, scope, made[0].source, about)
+    return stored or []
 
 
 class _Session:
@@ -139,17 +161,39 @@ class _Session:
         def add(error: str, text: str, sources: frozenset[str], own: Trust, weight: float) -> None:
             mark = signature("", error)
             trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
-            one = Reflection("reflection", mark, "", text, error, importance=weight, trust=trust)
-            origin = {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}
-            made.setdefault(mark.digest, replace(one, state=initial_state(trust), **origin))
+            lesson = Reflection(
+                "reflection",
+                mark,
+                "",
+                text,
+                error,
+                state=initial_state(trust),
+                trust=trust,
+                importance=weight,
+                source=f"episode:{session}"[:200],
+                sources=tuple(sorted(sources)),
+            )
+            made.setdefault(mark.digest, lesson)
 
         for each in self.mistakes:
             weight = WORK if each.work or not each.mends else KNOWN
             for error in each.errors:
-                add(error, each.text, known[each.events[1]], "model", weight)
+                add(error, each.text, known[each.events[-1]], "model", weight)
         for said in self.corrections:
             add(said, said, frozenset({"user"}), "operator", KNOWN)
         return list(made.values())
+
+    def actions(self) -> list[tuple[Step, str]]:
+        """Return the steps for `Memory.before`, each with the digest of its lesson or ""."""
+        found, before = list[tuple[Step, str]](), ""
+        failed = set(self.failed)
+        for at in self.steps:
+            event = self.events[at]
+            acted = action(event.tool, _given(event))
+            said = next(iter(self._errors(at)), "error") if at in failed else ""
+            found.append((Step(acted, said, state=before), signature("", said).digest))
+            before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
+        return found
 
     def _key(self, at: int) -> tuple[str, str]:
         return self.events[at].tool, trace.canonical_arguments(self.events[at])
@@ -166,7 +210,8 @@ class _Session:
     def _errors(self, at: int) -> Iterator[str]:
         """Yield the lines that name the errors of a failed step."""
         result = self.run.result[at]
-        yield redact(trace.error_line(self.run.failure[at if result is None else result]))
+        failure = self.run.failure[at] or self.run.failure[at if result is None else result]
+        yield redact(trace.error_line(failure))
 
     def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
         events, run = self.events, self.run
@@ -177,11 +222,11 @@ class _Session:
             near = [n for n in self.steps if n > at][:AHEAD]
             alike = {n: self._likeness(at, n) for n in near if not trace.call_failed(run, n)}
             other = max(alike, key=lambda n: alike[n], default=at)
-            if alike.get(other, 0) > 0 and other != passed:
+            if alike.get(other, 0) > 0 and self._key(other) != self._key(at):
                 end, mends = other, [edit_of(events[other]) or call_text(events[other])]
         until = at if end is None else end
-        again = (n for n in self.failed if at < n < until and self._likeness(at, n))
-        call, last = call_text(events[at]), run.result[until] or until
+        again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
+        call = call_text(events[at])
         vain = dict.fromkeys(text for n in again if (text := call_text(events[n])) != call)
         return Mistake(
             events[at].tool,
@@ -191,7 +236,7 @@ class _Session:
             tuple(map(redact, mends)),
             sum(at < n <= until for n in self.steps),
             bool(edits),
-            (at, last),
+            (at, *again, run.result[until] or until),
         )
 
     def _likeness(self, at: int, other: int) -> float:
@@ -202,66 +247,55 @@ class _Session:
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
-        did = ""
+        did = set[str]()
         for event in self.events:
             if event.type == "tool_call":
-                did += f" {call_text(event)}"
-            if event.type == "user_message":
+                did |= set(_NAME.findall(command_of(_given(event)).lower()))
+            elif event.type == "user_message":
                 said = redact(event.content.strip())
-                if did and len(said) <= LONGEST_CORRECTION and _forbids(said, did):
+                found = _FORBIDDEN.finditer(said.lower()) if len(said) <= LONGEST_CORRECTION else ()
+                if any(name in did for one in found for name in _NAME.findall(one["names"])):
                     yield said
-                did = ""
+                did = set()
 
     def _sources(self, at: int) -> frozenset[str]:
         event, call = self.events[at], self.run.act[at]
-        if event.type in ("llm_response", "tool_call", "summary"):
+        if event.type in ("llm_response", "tool_call"):
             return frozenset()
         if event.type not in trace.ANSWERS:
             return frozenset({"user" if event.type in trace.GIVEN else NETWORK})
-        if call is None:
-            return sources_of(event.tool, "")
-        given = call_arguments(self.events[call])
+        given = _given(self.events[call]) if call is not None else ""
         return sources_of(event.tool, command_of(given), json.dumps(given, default=str))
 
 
-def _forbids(said: str, did: str) -> bool:
-    words = set(_NAMED.findall(did.lower()))
-    clauses = (found["clause"].lower() for found in _FORBIDDEN.finditer(said))
-    return any(name in words for clause in clauses for name in _NAMED.findall(clause))
-
-
-def command_of(given: object) -> str:
-    """Return the command in the arguments of a shell tool, or ""."""
-    if isinstance(given, Mapping):
-        given = given.get("command", given.get("cmd", ""))
-    if isinstance(given, list):
-        return " ".join(map(str, given))
-    return given if isinstance(given, str) else ""
+def _given(call: Event) -> Mapping[str, Any] | str:
+    given = call_arguments(call)
+    return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)
 
 
 def call_text(event: Event) -> str:
     """Return a call in words, whole: the tool, and its command or its arguments."""
-    given = call_arguments(event)
+    given = _given(event)
     text = command_of(given) or json.dumps(given, ensure_ascii=False, default=str)
     return f"{event.tool} `{text}`"
 
 
 def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if nothing."""
-    given = call_arguments(event)
-    if not isinstance(given, Mapping):
-        return given if isinstance(given, str) and given.startswith("*** Begin Patch") else ""
-    changes = given.get("edits") if isinstance(given.get("edits"), list) else [given]
+    given = _given(event)
+    if isinstance(given, str) or _PATCH in str(given.get("input", "")):
+        text = given if isinstance(given, str) else str(given["input"])
+        return text if _PATCH in text else ""
+    changes = given["edits"] if isinstance(given.get("edits"), list) else [given]
     lines: list[str] = []
-    for change in changes or ():
+    for change in changes:
         one = change if isinstance(change, Mapping) else {}
-        old, new = (first_text(one, names) for names in (REPLACED, WRITTEN))
+        old, new = (_first_text(one, names) for names in (REPLACED, WRITTEN))
         if new is not None:
             texts = (old or "").splitlines(), new.splitlines()
             lines += [*difflib.unified_diff(*texts, n=1, lineterm="")][2:]
-    return "\n".join([f"edit {first_text(given, PATHS)}:", *lines]) if lines else ""
+    return "\n".join([f"edit {_first_text(given, PATHS)}:", *lines]) if lines else ""
 
 
-def first_text(given: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """Return the first argument with one of these names that is a text."""
+def _first_text(given: Mapping[str, Any], names: Iterable[str]) -> str | None:
     return next((given[name] for name in names if isinstance(given.get(name), str)), None)

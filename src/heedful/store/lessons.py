@@ -120,7 +120,8 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the source and parents of an example; return True if it had a source before.
 
     `values` holds the scope, the new `source`, the `sources` beside it, and the new `parents` as a
-    JSON list of ids. If a new parent derives from this example, the old source and parents are kept besides the new ones.
+    JSON list of ids. If a new parent derives from this example, the old source and parents are
+    kept besides the new ones.
     """
     values = {**values, "example": example}
     known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
