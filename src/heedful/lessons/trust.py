@@ -24,10 +24,13 @@ _SOURCE = re.compile(r"user|tool|(?:tool|program):\S{1,150}")
 SOURCES = "user, tool, tool:NAME or program:NAME"
 # Tools and programs that bring texts from other computers, and addresses of such texts.
 _FETCHING_TOOL = re.compile(r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE)
-_FETCHED = re.compile(
-    r"\b[a-z][a-z0-9+.-]{1,20}://|(?<![\w.-])(?:curl|wget|https?|ssh|scp|sftp|rsync|ftp|nc|ncat|telnet"
-    r"|lynx|w3m|aria2c|gh|glab)(?![\w.=/-])"
+_FETCHING = re.compile(
+    r"(?<![\w.-])(?:curl|wget|https?|ssh|scp|sftp|rsync|ftp|nc|ncat|telnet|lynx|w3m|aria2c|gh|glab)"
+    r"(?![\w.=/:-])"
 )
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://")
+_QUOTED_ADDRESS = re.compile(r"['\"][a-z][a-z0-9+.-]{1,20}://")
+_INNER = re.compile(r"\b\w*sh\s(?:.*\s)?-\w*c\b|\beval\b")
 # Of a shell's command: what is data (here-documents, quoted texts), redirections, separators.
 _DATA = re.compile(
     r"<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\"",
@@ -166,18 +169,25 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     return stated.get(source, other)
 
 
-def sources_of(tool: str, command: str, arguments: str = "") -> frozenset[str]:
+def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozenset[str]:
     """Return the sources of a tool's result: the programs of its `command`, or else the tool.
 
-    `arguments` is the text of all arguments. If anything in them fetches from other computers, the
+    If the command, the tool or one of its other `arguments` fetches from other computers, the
     network is a source, too. heedful cannot see what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m pytest -q 2>&1"))
     ['network', 'program:curl', 'program:python']
     """
-    network = _FETCHED.search(command or arguments) or _FETCHING_TOOL.search(tool)
+    bare = _DATA.sub(" _ ", command)
+    fetches = (
+        _FETCHING.search(command if _INNER.search(bare) else bare)
+        or _ADDRESS.search(bare)
+        or _QUOTED_ADDRESS.search(command)
+        or _FETCHING_TOOL.search(tool)
+        or any(map(_ADDRESS.match, arguments))
+    )
     named = {f"program:{name[:150]}" for name in programs(command)} or {f"tool:{tool[:150]}"}
-    return frozenset({*named, NETWORK} if network else named)
+    return frozenset({*named, NETWORK} if fetches else named)
 
 
 def programs(command: str) -> list[str]:

@@ -15,7 +15,14 @@ from heedful.errors import InvalidInput
 from heedful.lessons.action import Step, action, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import NETWORK, initial_state, lowest_trust, source_trust, sources_of
+from heedful.lessons.trust import (
+    NETWORK,
+    initial_state,
+    lowest_trust,
+    programs,
+    source_trust,
+    sources_of,
+)
 from heedful.loop.record import clean
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
@@ -42,6 +49,7 @@ _FORBIDDEN = re.compile(
     r"\b(?:not|never|no|don['’]t|instead of)(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)",
     re.IGNORECASE,
 )
+_OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
 _PATCH = "*** Begin Patch"
 
@@ -178,7 +186,9 @@ class _Session:
         for each in self.mistakes:
             weight = WORK if each.work or not each.mends else KNOWN
             for error in each.errors:
-                add(error, each.text, known[each.events[-1]], "model", weight)
+                # That a call worked after others had failed is a measured outcome.
+                own: Trust = "measured" if each.mends else "model"
+                add(error, each.text, known[each.events[-1]], own, weight)
         for said in self.corrections:
             add(said, said, frozenset({"user"}), "operator", KNOWN)
         return list(made.values())
@@ -221,9 +231,11 @@ class _Session:
         if not edits:
             near = [n for n in self.steps if n > at][:AHEAD]
             alike = {n: self._likeness(at, n) for n in near if not trace.call_failed(run, n)}
-            other = max(alike, key=lambda n: alike[n], default=at)
-            if alike.get(other, 0) > 0 and self._key(other) != self._key(at):
-                end, mends = other, [edit_of(events[other]) or call_text(events[other])]
+            alike = {n: alike[n] for n in alike if alike[n] and self._key(n) != self._key(at)}
+            end = max(alike, key=lambda n: alike[n], default=passed)
+            # The first call that worked, and the one that is most like the failed one.
+            best = sorted({next(iter(alike)), end}) if alike and end is not None else []
+            mends = [edit_of(events[n]) or call_text(events[n]) for n in best]
         until = at if end is None else end
         again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         call = call_text(events[at])
@@ -250,7 +262,8 @@ class _Session:
         did = set[str]()
         for event in self.events:
             if event.type == "tool_call":
-                did |= set(_NAME.findall(command_of(_given(event)).lower()))
+                command = command_of(_given(event)).lower()
+                did |= {*programs(command), *_OPTION.findall(command)}
             elif event.type == "user_message":
                 said = redact(event.content.strip())
                 found = _FORBIDDEN.finditer(said.lower()) if len(said) <= LONGEST_CORRECTION else ()
@@ -265,7 +278,8 @@ class _Session:
         if event.type not in trace.ANSWERS:
             return frozenset({"user" if event.type in trace.GIVEN else NETWORK})
         given = _given(self.events[call]) if call is not None else ""
-        return sources_of(event.tool, command_of(given), json.dumps(given, default=str))
+        rest = given.values() if isinstance(given, Mapping) else ()
+        return sources_of(event.tool, command_of(given), [s for s in rest if isinstance(s, str)])
 
 
 def _given(call: Event) -> Mapping[str, Any] | str:
@@ -276,8 +290,8 @@ def _given(call: Event) -> Mapping[str, Any] | str:
 def call_text(event: Event) -> str:
     """Return a call in words, whole: the tool, and its command or its arguments."""
     given = _given(event)
-    text = command_of(given) or json.dumps(given, ensure_ascii=False, default=str)
-    return f"{event.tool} `{text}`"
+    compact = {"ensure_ascii": False, "separators": (",", ":"), "default": str}
+    return f"{event.tool} `{command_of(given) or json.dumps(given, **compact)}`"
 
 
 def edit_of(event: Event) -> str:
