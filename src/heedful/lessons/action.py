@@ -34,7 +34,10 @@ _SHELL = re.compile(r"(?:.*/)?\w{0,4}sh")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of an agent: its `tool`, and its arguments as one `text` without secrets."""
+    """An action of an agent: its `tool`, and its arguments as one `text` without secrets.
+
+    A command has no `tool`: it is the same action whichever tool runs it.
+    """
 
     tool: str
     text: str
@@ -72,9 +75,9 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     >>> one.whole == action("bash", "npm run build --prefix /srv/app --port 9090").whole
     True
     """
-    text = command_of(arguments)
-    if not text and not isinstance(arguments, str):
-        text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
+    if text := command_of(arguments):
+        return Action("", redact(text[:LONGEST]))
+    text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
     return Action(tool.strip().lower(), redact(text[:LONGEST]))
 
 

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Signature
+from heedful.lessons.lesson import Signature, release_command
 
 HOLE = "<*>"
 # A place with at least `MANY` values holds a particular. A pattern must keep at least `WORDS` words
@@ -209,12 +209,19 @@ class Seen:
 
     `count` is the number of sightings. If the pattern belongs to a `group`, count and lessons are
     those of the whole group. The lessons of the pattern itself come first, then those seen most
-    often; there are at most 50.
+    often; there are at most 50. In a text with several lines, `lines` are the errors that are
+    known; count and lessons are those of all these errors.
     """
 
     count: int
     lessons: tuple[Mapping[str, Any], ...] = ()
     group: Merge | None = None
+    lines: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """The command that releases the lessons that wait in quarantine, or ""."""
+        return release_command([one["entry"] for one in self.lessons])
 
     def __bool__(self) -> bool:
         return self.count > 0

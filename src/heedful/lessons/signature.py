@@ -229,3 +229,36 @@ def _mask(found: re.Match[str]) -> str:
         return _SEGMENT.sub("<N>", found[0])
     named = found[0].isdecimal() and _CODE.search(found.string, max(0, start - _BEFORE), start)
     return found[0] if named else f"<{mask}>"
+
+
+# What stands before the words of an error: a type, a tool, a level, a place; and how many of them.
+_TITLE = re.compile(r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)")
+MOST_TITLES = 3
+
+
+def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield the titles before the words of a pattern, in lower case, and the words; with all first.
+
+    >>> [words for _, words in untitled("Bash: cp: no such file")]
+    ['Bash: cp: no such file', 'cp: no such file', 'no such file']
+    """
+    titles = frozenset[str]()
+    yield titles, pattern
+    for _ in range(MOST_TITLES):
+        if (found := _TITLE.match(pattern)) is None:
+            return
+        titles |= {(found[1] or "").lower()} - {""}
+        pattern = pattern[found.end() :]
+        yield titles, pattern
+
+
+def own_words(error_type: str, pattern: str, titled: bool) -> str:
+    """Return a pattern without its own title: its error type or, if it is `titled`, any title."""
+    found = _TITLE.match(pattern)
+    own = found is not None and (titled or (found[1] or "").lower() == error_type.lower())
+    return pattern[found.end() :] if found is not None and own else pattern
+
+
+def bare_digest(words: str) -> str:
+    """Return the digest by which an error is found without its type and tool."""
+    return digest_of("words", words)

@@ -22,7 +22,16 @@ from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.learn import learn
-from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import (
+    Example,
+    Match,
+    Quota,
+    Reflection,
+    Remembered,
+    Scope,
+    Signature,
+    Trust,
+)
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing
@@ -38,11 +47,13 @@ from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
+from heedful.traces.errors import error_lines
 
 _log = logging.getLogger("heedful")
 
 
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
+BRIEF = 10_000  # characters of a text that is one error or a few
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
@@ -220,15 +231,21 @@ class Memory(Transfers):
         work = lesson_store.state_trust, source, trust or "", by, why, others
         return await self.store.write(self.scope, *work)
 
-    async def seen(self, error_type: str, text: str) -> Seen:
-        """Return how often an error's pattern, and the patterns merged with it, were seen.
+    async def seen(self, error_type: str, text: str | None = None) -> Seen:
+        """Return how often an error was seen, and its lessons, with what mended it.
 
-        All reads use an index. Raises StoreError.
+        `error_type` is the type of the error, the tool that failed, or "". With one argument, that
+        is the text. `text` may be a message, or all that a command wrote: the error lines in it are
+        looked up, and an error is found under its type, its tool or none. All reads use an index.
+        Raises InvalidInput, StoreError.
         """
+        error_type, text = ("", error_type) if text is None else (error_type, text)
         records.check_texts(error_type=error_type, text=text)
-        return await self.store.read(
-            self.scope, pattern_store.seen, signature(error_type, redact(text))
-        )
+        if len(text) <= BRIEF:
+            asked = _asked(error_type, text)
+        else:
+            asked = await asyncio.to_thread(_asked, error_type, text)
+        return await self.store.read(self.scope, pattern_store.find, *asked)
 
     async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
         """Return how this action failed before and what mended it; nothing if it worked since.
@@ -480,6 +497,13 @@ class Memory(Transfers):
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
+
+
+def _asked(error_type: str, text: str) -> tuple[Signature, list[tuple[str, Signature]]]:
+    """Return the signature of a text, and its error lines, each with the signature of the line."""
+    whole = signature(error_type, redact(text[:BRIEF]))
+    lines = [redact(line) for line in error_lines(text.splitlines())]
+    return whole, [(line, signature(error_type, line)) for line in lines]
 
 
 def _tags(tags: Sequence[str]) -> tuple[str, ...]:

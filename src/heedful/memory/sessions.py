@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -31,6 +31,7 @@ from heedful.store import actions, episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import Episode, Event, call_arguments
+from heedful.traces.errors import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
@@ -39,6 +40,8 @@ PATHS = ("file_path", "path", "notebook_path", "filename")
 # Calls after a failed call that may be its other form, and vain tries that a lesson names.
 AHEAD = 20
 VAIN = 3
+SAME_FILE = 0.5  # the least likeness of two calls about one file
+LINES = 5  # errors of one failed call
 STATE = 160  # characters of the step before a failed step
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
@@ -221,7 +224,9 @@ class _Session:
         """Yield the lines that name the errors of a failed step."""
         result = self.run.result[at]
         failure = self.run.failure[at] or self.run.failure[at if result is None else result]
-        yield redact(trace.error_line(failure))
+        # An exit status names no error.
+        lines = error_lines(trace.output(failure).splitlines(), others=False) or ["error"]
+        yield from islice(map(redact, lines), LINES)
 
     def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
         events, run = self.events, self.run
@@ -254,8 +259,13 @@ class _Session:
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
         one, two = self.events[at], self.events[other]
-        same = one.tool == two.tool and one.agent == two.agent
-        return trace.likeness(self.run, at, other) if same else 0.0
+        if one.tool != two.tool or one.agent != two.agent:
+            return 0.0
+        files = [
+            _first_text(g, PATHS) for g in (_given(one), _given(two)) if isinstance(g, Mapping)
+        ]
+        same = len(files) == 2 and files[0] == files[1] is not None
+        return max(SAME_FILE * same, trace.likeness(self.run, at, other))
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""

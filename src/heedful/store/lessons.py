@@ -20,10 +20,12 @@ from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import MASK
+from heedful.lessons.signature import bare_digest, own_words, signature
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
+from heedful.traces.signals import error_line
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -179,6 +181,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         **{name: storable(getattr(reflection, name)) for name in ("error_type", "text", "source")},
         "signature": reflection.signature.digest,
         "pattern": storable(reflection.signature.pattern),
+        "words": words_of(reflection),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
         "meta": json.dumps(redact_data(dict(reflection.meta))),
         "parents": json.dumps(reflection.parents),
@@ -205,6 +208,14 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         (one,) = db.select("id, state, trust", "example", {"reflection": id, **key})
         stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
+
+
+def words_of(reflection: Reflection) -> str:
+    """Return the digest of the words of an error, by which it is found without its type or tool."""
+    name, titled = reflection.signature, reflection.kind == "reflection"
+    if reflection.kind == "error" and "\n" in reflection.sighting.strip():
+        name = signature("", error_line(reflection.sighting))
+    return bare_digest(own_words(reflection.error_type, storable(name.pattern), titled))
 
 
 def known(db: Db, scope: Scope, wanted: Sequence[Reflection | None]) -> tuple[Remembered, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,7 +19,15 @@ from typing import Any
 from heedful.errors import Changed, NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import MOST_PATTERNS, Seen, Templates, is_learnable
+from heedful.lessons.patterns import (
+    MASK,
+    MOST_PATTERNS,
+    WORDS,
+    Seen,
+    Templates,
+    is_learnable,
+)
+from heedful.lessons.signature import bare_digest, untitled
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
@@ -28,6 +37,8 @@ from heedful.store.store import Db, Row, from_row, key_of, storable
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
 LESSONS = 50
+ERRORS = 5  # errors in the answer about a text with many
+_WORD = re.compile(r"[^\W\d_]{2,}")
 Plain = dict[str, Any]
 
 
@@ -75,6 +86,45 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
             count = db.all("count_seen", scope, **names)[0]["n"]
             return Seen(count or 0, _lessons(db, scope, digest, members), merge)
     return Seen(sum(one["seen"] for one in alone), alone)
+
+
+def find(db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]) -> Seen:
+    """Return what is known about a text: about the whole, or else about its error lines.
+
+    A line is found under any of its titles, such as a type or a tool, and under none; words that
+    say little are found only under the same title. Each of the `lines` has its signature. The rules
+    for the next time are among the lessons.
+    """
+    found = seen(db, scope, whole)
+    matches = [("", found, whole.digest)] if found else _find_lines(db, scope, whole, lines)
+    lessons = {one["id"]: one for _, each, _ in matches for one in each.lessons}
+    members = {"members": json.dumps([digest for _, _, digest in matches])}
+    for row in db.all("rules_of", scope, **members) if matches else ():
+        rules = _lessons(db, scope, row["signature"], [row["signature"]])
+        lessons |= {one["id"]: one for one in rules if one["state"] != "superseded"}
+    names = tuple(line for line, _, _ in matches if line)
+    group = matches[0][1].group if len(matches) == 1 else None
+    return Seen(sum(each.count for _, each, _ in matches), tuple(lessons.values()), group, names)
+
+
+def _find_lines(
+    db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]
+) -> list[tuple[str, Seen, str]]:
+    """Return up to `ERRORS` error lines that are known, each with what is known and its digest."""
+    asked: dict[str, tuple[int, frozenset[str], str]] = {}
+    for at, (_, name) in enumerate(lines):
+        for titles, words in untitled(name.pattern):
+            asked.setdefault(bare_digest(words), (at, titles, words))
+    matches: dict[str, tuple[int, Signature]] = {}
+    for row in db.all("find_words", scope, digests=json.dumps(list(asked)), limit=LESSONS):
+        at, titles, words = asked[row["words"]]
+        *_, (own, _) = untitled(row["pattern"])
+        same = {whole.error_type.lower(), *titles} & {row["error_type"].lower(), *own}
+        if same - {""} or len(_WORD.findall(MASK.sub(" ", words))) >= WORDS:
+            name = Signature("", row["pattern"], row["signature"], row["error_type"])
+            matches.setdefault(row["signature"], (at, name))
+    first = sorted(matches.values(), key=lambda match: match[0])[:ERRORS]
+    return [(lines[at][0], seen(db, scope, name), name.digest) for at, name in first]
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:

@@ -34,6 +34,7 @@ from heedful.lessons.lesson import (
     clip,
     digest_of,
 )
+from heedful.lessons.signature import bare_digest, own_words
 from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
@@ -471,16 +472,17 @@ class _Import:
                 # Without a person who vouches, only links between imported lessons are written.
                 source = "" if self._by else self._source
                 values = {**self._key, **asdict(record), "source": source}
-                return bool(self._db.run("import_link", values).rowcount)
+                written = self._db.run("import_link", values)
             case ActionRecord():
                 if (lesson := self._find(record.lesson)) is None:
                     return False
                 named = {"source": storable(record.source), "record": json.dumps(record.record)}
                 times = {"failed": record.failed, "worked": record.worked}
                 key = {**key_of(self._scope), "digest": record.digest, "reflection": lesson["id"]}
-                return bool(self._db.insert("action", {**key, **named, **times}, SKIP).rowcount)
+                written = self._db.insert("action", {**key, **named, **times}, SKIP)
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
+        return bool(written.rowcount)
 
     def _find(self, lesson: str) -> Row | None:
         kind, _, signature = lesson.partition("/")
@@ -491,6 +493,8 @@ class _Import:
         known = row = self._find(record.name)
         values = {**self._key, **asdict(record), "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
+        titled = record.kind == "reflection"
+        values["words"] = bare_digest(own_words(record.error_type, values["pattern"], titled))
         values["first_seen"] = record.first_seen or record.last_seen or self._now
         values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])

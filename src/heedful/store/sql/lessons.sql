@@ -31,9 +31,9 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
 );
 
 -- name: upsert_reflection
-insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
+insert into reflection (tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, apart, meta, first_seen, last_seen)
-values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags,
+values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
         case when :state in ('candidate', 'verified') and 'retire' = (
                select action from ruling

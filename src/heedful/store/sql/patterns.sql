@@ -12,7 +12,8 @@ order by error_type, min(id);
 select id, kind, signature, pattern, error_type, case when trust in ('tool', 'external') then '' else text end as text,
        case when trust in ('tool', 'external') then '[]' else tags end as tags,
        state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples
+       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples,
+       case when state = 'quarantined' then author else 0 end as entry
 from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
@@ -20,6 +21,17 @@ from reflection where id in (
   order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
 )
 order by state = 'superseded', signature <> :signature, seen desc, id;
+
+-- name: rules_of
+-- The rules for the next time that belong to these reflections.
+select distinct substr(child, length('strategy/') + 1) as signature from link
+where tenant = :tenant and project = :project and relation = 'strategy'
+  and parent in (select 'reflection/' || value from json_each(:members));
+
+-- name: find_words
+select words, signature, pattern, error_type, kind from reflection
+where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
+order by id limit :limit;
 
 -- name: count_seen
 select cast(sum(seen) as bigint) as n from reflection

@@ -86,7 +86,7 @@ create table note (
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those that were right at once, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
--- `meta` is JSON.
+-- `words` is the digest of the pattern without its type and tool. `meta` is JSON.
 create table reflection (
   id integer primary key,
   tenant text not null,
@@ -94,6 +94,7 @@ create table reflection (
   kind text not null,
   signature text not null,
   pattern text not null,
+  words text not null,
   error_type text not null,
   text text not null,
   tags text not null default '[]',
@@ -115,6 +116,7 @@ create table reflection (
   unique (tenant, project, kind, signature)
 );
 create index reflection_signature on reflection (tenant, project, signature);
+create index reflection_words on reflection (tenant, project, words);
 create index reflection_listed on reflection (tenant, project, id);
 -- The patterns of an error type from which templates are learnt, oldest first.
 create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, trust)
