@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": ("replay:replay", "Compare what policies would have cost on recorded loops."),
     "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
     "reflect": ("memory:reflect", "List what failed in runs of agents, and learn from it."),
+    "learn-sessions": ("sessions:learn_sessions", "Learn from sessions of coding agents."),
     "lessons": ("lessons:lessons", "List the lessons, most often seen first."),
     "seen": ("lessons:seen", "Say whether an error was seen before."),
     "recall": ("lessons:recall", "Show the accepted answers that memory recalls for a task."),

@@ -36,7 +36,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult, Statement, check_statement
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
@@ -227,9 +227,9 @@ class Memory(Transfers):
         """
         check_statement(source, trust or "tool")
         records.check_actor(by, why)
+        said = Statement(source, trust, by, why)
         others = self.trust if waiting else None
-        work = lesson_store.state_trust, source, trust or "", by, why, others
-        return await self.store.write(self.scope, *work)
+        return await self.store.write(self.scope, lesson_store.state_trust, said, others)
 
     async def seen(self, error_type: str, text: str | None = None) -> Seen:
         """Return how often an error was seen, and its lessons, with what mended it.

@@ -339,7 +339,8 @@ class _Reflector:
                 rule, trust = row["text"], lowest_trust((trust, row["trust"]))
         if rule:
             strategy = lesson("strategy", rule, trust, min(1.0, round(importance * STRONGER, 6)))
-        steps = await asyncio.to_thread(steps_of, study.course, study.failed_steps)
+        failed = {at for one in study.told for at in study.failed_steps(one)}
+        steps = await asyncio.to_thread(steps_of, study.course, failed)
         found = draft.claims, draft.dropped, study.signals
         return Reflected(reflection, strategy, *found, steps=steps)
 

@@ -7,7 +7,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from typing import Any
 
@@ -92,12 +92,13 @@ class Mistake:
 class Learned:
     """What a session taught: its mistakes, the corrections of its user, and what was stored.
 
-    `again` is true if nothing was stored because this session was learnt before.
+    `stored` are the lessons by the digests of their signatures. `again` is true if nothing was
+    stored because this session was learnt before.
     """
 
     mistakes: tuple[Mistake, ...]
     corrections: tuple[str, ...]
-    stored: tuple[Remembered, ...] = ()
+    stored: Mapping[str, Remembered] = field(default_factory=dict)
     again: bool = False
 
 
@@ -120,7 +121,10 @@ async def learn_session(
         return replace(found, again=True)
     lessons, key = made.lessons(await kept.stated_trust()), (digest, episode, made.actions())
     stored = await write_lessons(kept, lessons, _record, *key)
-    return replace(found, stored=tuple(stored))
+    marks = (one.signature.digest for one in lessons)
+    return replace(
+        found, stored=dict(zip(marks, stored, strict=False)), again=bool(lessons) and not stored
+    )
 
 
 def mistakes(episode: Episode) -> tuple[Mistake, ...]:
@@ -140,11 +144,11 @@ def _record(
     """Write the lessons and the actions of a session; `steps` have the digests of their lessons."""
     head = episode.id, episode.session, episode.outcome
     stored = episodes.record_session(db, scope, digest, *head, made, **limits)
-    ids = episodes.lesson_ids(db, scope, made) if stored is not None else {}
+    ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
     if ids:
         about = [replace(step, lesson=ids.get(mark, 0)) for step, mark in steps]
         actions.record(db, scope, made[0].source, about)
-    return stored or []
+    return stored
 
 
 class _Session:
@@ -165,7 +169,8 @@ class _Session:
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
-        known = list(accumulate(map(self._sources, range(len(self.events))), frozenset.union))
+        sources = map(self._sources, range(len(self.events)))
+        known = list(accumulate(sources, lambda before, own: before | own))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
         made: dict[str, Reflection] = {}
 
@@ -300,8 +305,8 @@ def _given(call: Event) -> Mapping[str, Any] | str:
 def call_text(event: Event) -> str:
     """Return a call in words, whole: the tool, and its command or its arguments."""
     given = _given(event)
-    compact = {"ensure_ascii": False, "separators": (",", ":"), "default": str}
-    return f"{event.tool} `{command_of(given) or json.dumps(given, **compact)}`"
+    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
+    return f"{event.tool} `{command_of(given) or text}`"
 
 
 def edit_of(event: Event) -> str:

@@ -119,8 +119,8 @@ def record_session(
     *,
     most: int = 0,
     quota: Quota | None = None,
-) -> list[Remembered] | None:
-    """Write the lessons of a session, each counted once a session; return None if it is stored.
+) -> list[Remembered]:
+    """Write the lessons of a session, each counted once a session; return [] if it is stored.
 
     `most` and `quota` are limits as in `exposures.remember`. A lesson that comes back in another
     session becomes important enough for prompts. Raises InvalidInput, QuotaExceeded.
@@ -129,19 +129,14 @@ def record_session(
     names = {"name": storable(name), "session": storable(session), "outcome": outcome}
     row = {**_key(scope, digest), **names, "state": "reflected", "record": "{}", "at": now}
     if not db.insert("episode", row, SKIP).rowcount:
-        return None
+        return []
     new = [one for one in reflections if not _is_known(db, scope, one)]
-    answers = lessons.upsert(db, scope, new, now, quota)
-    for one in answers:
-        if one.seen > 1:
-            db.run("raise_importance", {"id": one.id, "least": RECALLED})
-    return lessons.evict(db, scope, answers, most)
-
-
-def lesson_ids(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> dict[str, int]:
-    """Return the ids of stored lessons by the digests of their signatures."""
-    known = lessons.known(db, scope, reflections)
-    return {one.signature.digest: row.id for one, row in zip(reflections, known, strict=True)}
+    written = lessons.upsert(db, scope, new, now, quota)
+    for each in written:
+        if each.seen > 1:
+            db.run("raise_importance", {"id": each.id, "least": RECALLED})
+    answers = dict(zip(map(id, new), lessons.evict(db, scope, written, most), strict=True))
+    return [answers.get(id(one)) or lessons.known(db, scope, [one])[0] for one in reflections]
 
 
 def _is_known(db: Db, scope: Scope, one: Reflection) -> bool:

@@ -519,20 +519,15 @@ def statements(db: Db, scope: Scope) -> dict[str, Mapping[str, Any]]:
 
 
 def state_trust(
-    db: Db,
-    scope: Scope,
-    source: str,
-    trust: str,
-    by: str,
-    why: str,
-    waiting: Mapping[str, Trust] | None,
+    db: Db, scope: Scope, said: trusts.Statement, waiting: Mapping[str, Trust] | None
 ) -> list[int]:
-    """Record the trust of a source; "" takes a statement back. Return the ids that are released.
+    """Record the trust of a source. Return the ids of the examples that this releases.
 
     With `waiting`, the trust of other sources, releases each quarantined example that depends on
     this source, if no source of it is untrusted any more. It is trusted like the text of a model.
     """
-    rule(db, scope, "trust", source, by, why, time.time(), {"trust": trust})
+    source, by, why = said.source, said.by, said.why
+    rule(db, scope, "trust", source, by, why, time.time(), {"trust": said.trust or ""})
     if waiting is None:
         return []
     stated = {**waiting, **{name: one["trust"] for name, one in statements(db, scope).items()}}
