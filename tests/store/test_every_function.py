@@ -206,8 +206,11 @@ async def of_episodes(story: Story) -> None:
     assert await read(episodes.state, "d2") == "failed"
     assert await read(episodes.last_error) == "ModelTimeout"
     assert len(await write(episodes.record_lessons, "d1", [lesson("it failed")])) == 1
-    assert await read(episodes.counts) == {"reflected": 1, "failed": 1, "waiting": 1}
-    assert len(await read(episodes.page, 9)) == 3
+    session = "d9", "a", "s", "partial", [lesson("it came back")]
+    assert len(await write(episodes.record_session, *session)) == 1
+    assert await write(episodes.record_session, *session) == []
+    assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
+    assert len(await read(episodes.page, 9)) == 4
     assert await read(episodes.known_examples, ["x"]) == set()
     spans = [Piece(trace, "1", "", True, "{}") for trace in ("t", "u")]
     for _ in range(2):

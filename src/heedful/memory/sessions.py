@@ -30,7 +30,7 @@ from heedful.redact import redact
 from heedful.store import actions, episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Episode, Event, call_arguments
+from heedful.traces.episode import Episode, Event, call_arguments, failure
 from heedful.traces.errors import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
@@ -54,6 +54,8 @@ _FORBIDDEN = re.compile(
 )
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
+# An output of tests that failed, or a traceback, in what is marked as a success: of `… | tail`.
+_BROKEN = re.compile(r"^(?:--- FAIL|FAIL(?:ED)?\b|Traceback \(|panic: )", re.MULTILINE)
 _PATCH = "*** Begin Patch"
 
 
@@ -159,7 +161,9 @@ class _Session:
         self.run = run = trace.course(self.episode)
         self.events = run.events
         self.steps = [n for n, role in enumerate(run.roles) if role == "act" and run.result[n]]
-        self.failed = [n for n in self.steps if trace.call_failed(run, n)]
+        # Where a format marks failures, a text that only begins like an error is none.
+        marked = any(event.error for event in self.events if event.type == "tool_response")
+        self.failed = [n for n in self.steps if self._failed(n, marked)]
         self.worked = [n for n in self.steps if not trace.call_failed(run, n)]
         self.same: dict[tuple[str, str], list[int]] = {}
         for n in self.worked:
@@ -213,6 +217,13 @@ class _Session:
             before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
         return found
 
+    def _failed(self, at: int, marked: bool) -> bool:
+        result = self.run.result[at]
+        if result is None or not trace.call_failed(self.run, at):
+            return False
+        event = self.events[result]
+        return not marked or failure(event) or bool(_BROKEN.search(event.content))
+
     def _key(self, at: int) -> tuple[str, str]:
         return self.events[at].tool, trace.canonical_arguments(self.events[at])
 
@@ -228,9 +239,9 @@ class _Session:
     def _errors(self, at: int) -> Iterator[str]:
         """Yield the lines that name the errors of a failed step."""
         result = self.run.result[at]
-        failure = self.run.failure[at] or self.run.failure[at if result is None else result]
+        text = self.run.failure[at] or self.run.failure[at if result is None else result]
         # An exit status names no error.
-        lines = error_lines(trace.output(failure).splitlines(), others=False) or ["error"]
+        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
         yield from islice(map(redact, lines), LINES)
 
     def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
