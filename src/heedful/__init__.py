@@ -17,6 +17,7 @@ _NAMES = {
     "drive.portal": "run_sync self_correcting",
     "drive.report": "override",
     "errors": "HeedfulError NotPassed",
+    "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.consolidate": "Proposal",
     "lessons.lesson": "Example Exposure Filter Match Outcome Quota Reflection Remembered Scope "
     "Signature",

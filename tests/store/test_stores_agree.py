@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import episodes, exposures, lessons, patterns, search, transfer
+from heedful.store import actions, episodes, exposures, lessons, patterns, search, transfer
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -45,7 +46,17 @@ trusts, flags = st.sampled_from(records.ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = (dreaming, episodes, exposures, lessons, loop_store, patterns, remembering, transfer)
+CLOCKED = (
+    actions,
+    dreaming,
+    episodes,
+    exposures,
+    lessons,
+    loop_store,
+    patterns,
+    remembering,
+    transfer,
+)
 
 
 class Clock:
@@ -167,6 +178,8 @@ class Told:
                 asked += [seen.count, _bare(seen.lessons), seen.group]
                 for only in (Filter(), Filter(("a", "t1"), "all"), Filter(importance=0.4)):
                     asked.append(_found(await self._search(memory, text, only)))
+            action = await memory.before("price", {"item": "pot"})
+            asked += [[replace(one, lesson=0) for one in action.failures], len(action.waiting)]
             held = await self.store.read(scope, lessons.quarantined, None)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
@@ -184,7 +197,7 @@ class Told:
 
 def _bare(rows: Any) -> list[dict[str, Any]]:
     """Without ids; `record` may hold one."""
-    return [{k: v for k, v in row.items() if k not in ("id", "record")} for row in rows]
+    return [{k: v for k, v in row.items() if k not in ("id", "entry", "record")} for row in rows]
 
 
 def _found(rows: Any) -> list[Any]:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, emit, following, say, shorten
+from heedful.cli.output import answer, columns, counted, emit, following, say, shorten
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
+from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
+from heedful.traces.errors import error_lines
 
 WORDS = 200  # characters of a text that are shown
 SHOWN_PATTERNS = 10
+WHOLE = 10_000  # bytes of a file that are looked up whole; of a longer file, its error lines
+LONGEST_NAME = 1_000
 
 
 LESSONS = columns(
@@ -45,25 +54,97 @@ def lessons(limit: Limit = 50) -> int:
 
 
 def seen(
-    error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
-    text: Annotated[str, Argument(help="The text of the error; - reads standard input.")],
+    error: Annotated[
+        str, Argument(help="The error, or a file with it; before TEXT the type or the tool.")
+    ] = "-",
+    text: Annotated[str, Argument(help="The text of the error, or a file with it.")] = "",
 ) -> int:
-    """Say whether an error was seen before. Like grep, it exits with 1 if it was not."""
-    error = _text_of(text)
-    mark = signature(error_type, error)
-    found = ask(lambda memory: memory.seen(error_type, error))
+    """Say whether an error was seen before, and what mended it.
+
+    Pass what you have: a message, a log file, or on standard input all that a command wrote. Like
+    grep, it exits with 1 if no error was seen.
+    """
+    error_type, said = (error, _errors_in(text)) if text else ("", _errors_in(error))
+    mark = signature(error_type, said)
+    found = ask(lambda memory: memory.seen(error_type, said)) if said.strip() else Seen(0)
     known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
     merged = then = ""
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
+    lines = [f"  {clean(line, WORDS)}" for line in found.lines]
+    head = f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}"
+    if not said.strip():
+        head = "seen: 0, because no line of the text looks like an error"
     answer(
-        {**known, "group": found.group, "lessons": found.lessons},
-        f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}",
-        *(merged, Table(LESSONS, found.lessons, text=4) if found.lessons else "", then),
+        {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
+        f"seen: {found.count}" if lines else head,
+        *(*lines, merged),
+        *_lessons_whole(found.lessons, found.release),
+        then,
     )
     return 0 if found else 1
+
+
+def _lessons_whole(found: Sequence[Mapping[str, Any]], release: str) -> Iterator[str]:
+    """Yield lines with the whole texts of lessons, and the command for those in quarantine."""
+    for one in found:
+        if one["text"]:
+            head = f"lesson {one['id']}, {one['kind']}, {one['state']}, {one['trust']}"
+            yield f"\n{head}, seen {one['seen']}"
+            yield f"  {clean(one['text'], len(one['text']))}"
+    if release:
+        yield "\nNot shown: what tools or documents wrote waits in quarantine until it is released."
+        yield f"Next: {release}"
+
+
+def before(
+    command: Annotated[list[str], Argument(help="The command, after --.")],
+    tool: Annotated[
+        str, Option(help="The tool, if COMMAND is the JSON of its arguments.", metavar="NAME")
+    ] = "",
+) -> int:
+    """Say how a command failed before, and what mended it; nothing if it has worked since.
+
+    Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
+    """
+    given: Any = shlex.join(command) if len(command) > 1 else command[0]
+    if tool:
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise UsageError(f"the arguments of {tool} must be a JSON object: {error}") from error
+    found = ask(lambda memory: memory.before(tool, given))
+    lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
+    if found.release:
+        lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
+    answer(
+        {"failures": found.failures, "waiting": found.waiting, "release": found.release},
+        *(lines or ["no failure is known that has not worked since"]),
+    )
+    return 0 if found else 1
+
+
+def _errors_in(source: str) -> str:
+    """Return the text `source`, or the error lines of the file `source`; "-" is standard input.
+
+    A short file is returned whole. Raises UsageError for a binary file.
+    """
+    if source != "-" and not (len(source) < LONGEST_NAME and os.path.isfile(source)):
+        return source
+    opened = open(source, "rb") if source != "-" else nullcontext(sys.stdin.buffer)  # noqa: SIM115
+    with opened as file:
+        start: bytes = file.read(WHOLE)
+        if b"\0" in start:
+            name = "standard input" if source == "-" else source
+            raise UsageError(f"{name} is not a text; pass the output or the log as text")
+        if len(start) < WHOLE:
+            return start.decode("utf-8", "replace")
+        rest = iter(partial(file.readline, WHOLE), b"")
+        head = start.splitlines(keepends=True)
+        lines = chain(head[:-1], [head[-1] + file.readline(WHOLE)], rest)
+        return "\n".join(error_lines(line.decode("utf-8", "replace") for line in lines))
 
 
 def recall(

@@ -221,7 +221,7 @@ class Seen:
     @property
     def release(self) -> str:
         """The command that releases the lessons that wait in quarantine, or ""."""
-        return release_command([one["entry"] for one in self.lessons])
+        return release_command([one.get("entry", 0) for one in self.lessons])
 
     def __bool__(self) -> bool:
         return self.count > 0

@@ -231,7 +231,7 @@ class Memory(Transfers):
         others = self.trust if waiting else None
         return await self.store.write(self.scope, lesson_store.state_trust, said, others)
 
-    async def seen(self, error_type: str, text: str | None = None) -> Seen:
+    async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, with what mended it.
 
         `error_type` is the type of the error, the tool that failed, or "". With one argument, that
@@ -239,8 +239,8 @@ class Memory(Transfers):
         looked up, and an error is found under its type, its tool or none. All reads use an index.
         Raises InvalidInput, StoreError.
         """
-        error_type, text = ("", error_type) if text is None else (error_type, text)
         records.check_texts(error_type=error_type, text=text)
+        error_type, text = (error_type, text) if text else ("", error_type)
         if len(text) <= BRIEF:
             asked = _asked(error_type, text)
         else:

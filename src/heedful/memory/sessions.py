@@ -56,6 +56,7 @@ _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
 # An output of tests that failed, or a traceback, in what is marked as a success: of `… | tail`.
 _BROKEN = re.compile(r"^(?:--- FAIL|FAIL(?:ED)?\b|Traceback \(|panic: )", re.MULTILINE)
+_REDIRECTED = re.compile(r"\s*\d?>>?\s*(?:&\d|/dev/null)")
 _PATCH = "*** Begin Patch"
 
 
@@ -165,6 +166,7 @@ class _Session:
         marked = any(event.error for event in self.events if event.type == "tool_response")
         self.failed = [n for n in self.steps if self._failed(n, marked)]
         self.worked = [n for n in self.steps if not trace.call_failed(run, n)]
+        self.good = frozenset(self.worked)
         self.same: dict[tuple[str, str], list[int]] = {}
         for n in self.worked:
             self.same.setdefault(self._key(n), []).append(n)
@@ -225,7 +227,10 @@ class _Session:
         return not marked or failure(event) or bool(_BROKEN.search(event.content))
 
     def _key(self, at: int) -> tuple[str, str]:
-        return self.events[at].tool, trace.canonical_arguments(self.events[at])
+        """Return what makes two calls the same: a command without what only shows its output."""
+        event = self.events[at]
+        command = essence(command_of(_given(event)))
+        return event.tool, command or trace.canonical_arguments(event)
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
@@ -249,14 +254,22 @@ class _Session:
         passed = next((n for n in self.same.get(self._key(at), ()) if n > at), None)
         edits = [n for n in self.worked if at < n < (passed or at) and edit_of(events[n])]
         end, mends = passed, [edit_of(events[n]) for n in edits]
+        if edits and passed is not None and call_text(events[passed]) != call_text(events[at]):
+            mends.append(f"then {call_text(events[passed])} passed")
         if not edits:
             near = [n for n in self.steps if n > at][:AHEAD]
             alike = {n: self._likeness(at, n) for n in near if not trace.call_failed(run, n)}
             alike = {n: alike[n] for n in alike if alike[n] and self._key(n) != self._key(at)}
             end = max(alike, key=lambda n: alike[n], default=passed)
-            # The first call that worked, and the one that is most like the failed one.
-            best = sorted({next(iter(alike)), end}) if alike and end is not None else []
-            mends = [edit_of(events[n]) or call_text(events[n]) for n in best]
+            # The first call that worked, and the one that is most like the failed one; and what
+            # was done with the same file before.
+            best = {next(iter(alike)), end} if alike and end is not None else set()
+            first = [
+                n for n in near if self._same_file(at, n) and n < (end or at) and n in self.good
+            ]
+            mends = [
+                edit_of(events[n]) or call_text(events[n]) for n in sorted({*first[-VAIN:], *best})
+            ]
         until = at if end is None else end
         again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         call = call_text(events[at])
@@ -277,11 +290,12 @@ class _Session:
         one, two = self.events[at], self.events[other]
         if one.tool != two.tool or one.agent != two.agent:
             return 0.0
-        files = [
-            _first_text(g, PATHS) for g in (_given(one), _given(two)) if isinstance(g, Mapping)
-        ]
-        same = len(files) == 2 and files[0] == files[1] is not None
-        return max(SAME_FILE * same, trace.likeness(self.run, at, other))
+        return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
+
+    def _same_file(self, at: int, other: int) -> bool:
+        given = (_given(self.events[n]) for n in (at, other))
+        files = [_first_text(each, PATHS) if isinstance(each, Mapping) else None for each in given]
+        return files[0] is not None and files[0] == files[1]
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -311,6 +325,17 @@ class _Session:
 def _given(call: Event) -> Mapping[str, Any] | str:
     given = call_arguments(call)
     return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)
+
+
+def essence(command: str) -> str:
+    """Return a command without redirections and without the pipe that shows its output.
+
+    >>> essence("cd app && go test ./... 2>&1 | tail -20")
+    'cd app && go test ./...'
+    """
+    bare = _REDIRECTED.sub("", command).strip()
+    head, pipe, _ = bare.partition(" | ")
+    return head.strip() if pipe and programs(head) else bare
 
 
 def call_text(event: Event) -> str:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
+from heedful.lessons.action import ActionHistory, KnownFailure
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -280,14 +281,23 @@ class Client(AbstractAsyncContextManager["Client"]):
         body |= {"tags": list(tags), "context": context, "importance": importance, "source": source}
         return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
-    async def seen(self, error_type: str, text: str) -> Seen:
+    async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, as `Memory.seen` does."""
+        error_type, text = (error_type, text) if text else ("", error_type)
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
         lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
         # The service sends no text of the other patterns in the group, only their digests.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
-        return Seen(answer["count"], lessons, Merge("", "", members, why) if why else None)
+        group, lines = Merge("", "", members, why) if why else None, tuple(answer["lines"])
+        return Seen(answer["count"], lessons, group, lines)
+
+    async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
+        """Return how an action failed before and what mended it, as `Memory.before` does."""
+        body = {"tool": tool, "arguments": arguments}
+        answer = await self.call("POST", "before", body=body)
+        failures = tuple(KnownFailure(**one) for one in answer["failures"])
+        return ActionHistory(failures, tuple(answer["waiting"]))
 
     async def recall(
         self,

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
+from heedful.lessons.action import KnownFailure
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.memory.draft import Claim
@@ -496,19 +497,52 @@ class LessonEdit(Body):
 
 
 class Question(Body):
-    """An error to look up."""
+    """An error to look up: a message, or all that a command wrote.
 
-    error_type: Name
-    text: ErrorText
+    `error_type` is the type of the error, the tool that failed, or "".
+    """
+
+    error_type: Annotated[Text, Field(max_length=200)] = ""
+    text: Annotated[Text, Field(min_length=1, max_length=1_000_000)]
+
+
+class ActionQuestion(Body):
+    """An action to look up before it runs: `arguments` are data, or the text of a command."""
+
+    tool: Annotated[Text, Field(max_length=200)] = ""
+    arguments: dict[str, Any] | ErrorText
+
+
+class ActionAnswer(Answer):
+    """How the action failed before; empty if it has worked since.
+
+    The texts of the lessons `waiting` are not shown; `release` is the command that releases them.
+    """
+
+    failures: list[KnownFailure]
+    waiting: list[int]
+    release: str
+
+
+class SeenLesson(LessonSummary):
+    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
+
+    entry: int
 
 
 class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` similar errors were counted too."""
+    """How often an error was seen, its lessons, and `why` similar errors were counted too.
+
+    Of a text with several lines, `lines` are the errors that are known. `release` is the command
+    that releases the lessons that wait in quarantine.
+    """
 
     signature: str
     count: int
-    lessons: list[LessonSummary]
+    lessons: list[SeenLesson]
     why: list[str]
+    lines: list[str]
+    release: str
 
 
 # Recall and proof

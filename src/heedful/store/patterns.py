@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
@@ -71,7 +71,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     Includes the lessons that replaced these lessons in dreams. All reads use an index.
     """
     digest, merge = pattern.digest, None
-    alone = _lessons(db, scope, digest, [digest])
+    count, alone = _lessons(db, scope, digest, [digest])
     if not any(one["apart"] for one in alone):
         if is_learnable(pattern):
             kind = storable(pattern.error_type)
@@ -80,12 +80,11 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         members = [digest] if merge is None else list(merge.members)
         # The patterns that a dream merged with any of these count, too.
         names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-        members += [row["signature"] for row in db.all("became_one", scope, **names)]
+        if db.one("any_became", scope):
+            members += [row["signature"] for row in db.all("became_one", scope, **names)]
         if members != [digest]:
-            names = {"signature": digest, "members": json.dumps(members)}
-            count = db.all("count_seen", scope, **names)[0]["n"]
-            return Seen(count or 0, _lessons(db, scope, digest, members), merge)
-    return Seen(sum(one["seen"] for one in alone), alone)
+            return Seen(*_lessons(db, scope, digest, members), merge)
+    return Seen(count, alone)
 
 
 def find(db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]) -> Seen:
@@ -100,7 +99,7 @@ def find(db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Sign
     lessons = {one["id"]: one for _, each, _ in matches for one in each.lessons}
     members = {"members": json.dumps([digest for _, _, digest in matches])}
     for row in db.all("rules_of", scope, **members) if matches else ():
-        rules = _lessons(db, scope, row["signature"], [row["signature"]])
+        _, rules = _lessons(db, scope, row["signature"], [row["signature"]])
         lessons |= {one["id"]: one for one in rules if one["state"] != "superseded"}
     names = tuple(line for line, _, _ in matches if line)
     group = matches[0][1].group if len(matches) == 1 else None
@@ -116,15 +115,22 @@ def _find_lines(
         for titles, words in untitled(name.pattern):
             asked.setdefault(bare_digest(words), (at, titles, words))
     matches: dict[str, tuple[int, Signature]] = {}
-    for row in db.all("find_words", scope, digests=json.dumps(list(asked)), limit=LESSONS):
+    rows = db.all("find_words", scope, digests=json.dumps(list(asked)), limit=LESSONS)
+    for row in sorted(rows, key=lambda row: int(row["id"])):
         at, titles, words = asked[row["words"]]
         *_, (own, _) = untitled(row["pattern"])
-        same = {whole.error_type.lower(), *titles} & {row["error_type"].lower(), *own}
-        if same - {""} or len(_WORD.findall(MASK.sub(" ", words))) >= WORDS:
+        here, there = {whole.error_type.lower(), *titles}, {row["error_type"].lower(), *own}
+        many = len(_WORD.findall(MASK.sub(" ", words))) >= WORDS
+        if here & there - {""} or (many and not (_types(here) and _types(there))):
             name = Signature("", row["pattern"], row["signature"], row["error_type"])
             matches.setdefault(row["signature"], (at, name))
     first = sorted(matches.values(), key=lambda match: match[0])[:ERRORS]
     return [(lines[at][0], seen(db, scope, name), name.digest) for at, name in first]
+
+
+def _types(names: Iterable[str]) -> list[str]:
+    """Return the names that are types of errors, as many languages name them."""
+    return [name for name in names if re.search(r"\w(?:error|exception)$", name)]
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
@@ -148,9 +154,11 @@ def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str
 
 def _lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
-) -> tuple[Mapping[str, Any], ...]:
+) -> tuple[int, tuple[Mapping[str, Any], ...]]:
+    """Return the number of sightings of all lessons of these patterns, and the first lessons."""
     names = {"signature": signature, "members": json.dumps(members)}
-    return tuple(map(plain, db.all("seen", scope, **names, limit=LESSONS)))
+    rows = [dict(plain(row)) for row in db.all("seen", scope, **names, limit=LESSONS)]
+    return max([int(row.pop("total")) for row in rows], default=0), tuple(rows)
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:

@@ -91,8 +91,19 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
-        lessons=[schemas.LessonSummary(**lesson) for lesson in answer.lessons],
+        lessons=[schemas.SeenLesson(**lesson) for lesson in answer.lessons],
         why=list(answer.group.why) if answer.group else [],
+        lines=list(answer.lines),
+        release=answer.release,
+    )
+
+
+@lessons.post("/before")
+async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.ActionAnswer:
+    """Return how an action failed before and what mended it; nothing if it has worked since."""
+    found = await caller.memory.before(body.tool, body.arguments)
+    return schemas.ActionAnswer(
+        failures=list(found.failures), waiting=list(found.waiting), release=found.release
     )
 
 

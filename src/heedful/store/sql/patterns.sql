@@ -9,16 +9,19 @@ group by error_type, signature
 order by error_type, min(id);
 
 -- name: seen
+with mine as (
+  select id, signature, state, seen from reflection
+  where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
+    and (trust not in ('tool', 'external') or signature = :signature)
+)
 select id, kind, signature, pattern, error_type, case when trust in ('tool', 'external') then '' else text end as text,
        case when trust in ('tool', 'external') then '[]' else tags end as tags,
        state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
        (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples,
-       case when state = 'quarantined' then author else 0 end as entry
+       case when state = 'quarantined' then author else 0 end as entry,
+       (select cast(sum(seen) as bigint) from mine) as total
 from reflection where id in (
-  select id from reflection
-  where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-    and (trust not in ('tool', 'external') or signature = :signature)
-  order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
+  select id from mine order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
 )
 order by state = 'superseded', signature <> :signature, seen desc, id;
 
@@ -29,14 +32,12 @@ where tenant = :tenant and project = :project and relation = 'strategy'
   and parent in (select 'reflection/' || value from json_each(:members));
 
 -- name: find_words
-select words, signature, pattern, error_type, kind from reflection
+select id, words, signature, pattern, error_type from reflection
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
-order by id limit :limit;
+limit :limit;
 
--- name: count_seen
-select cast(sum(seen) as bigint) as n from reflection
-where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-  and (trust not in ('tool', 'external') or signature = :signature);
+-- name: any_became
+select 1 as one from link where tenant = :tenant and project = :project and relation = 'became' limit 1;
 
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (

@@ -1,0 +1,120 @@
+"""Asking whether an error is known, and how an action failed before, among 10,000 lessons."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from statistics import median, quantiles
+
+from bench.recall import letters
+from bench.rows import Figure
+from heedful import Memory
+from heedful.lessons.action import Step, action
+from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.signature import signature
+from heedful.store import actions, lessons
+from heedful.store.sqlite import in_file
+from heedful.store.store import Db
+
+LESSONS, BATCH, CALLS = 10_000, 500, 1_000
+# The lessons from here on are of one error type, and differ only in names: heedful merges them.
+MERGED = 8_000
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+MEDIAN, HIGH = 5.0, 10.0  # ms
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Milliseconds of `seen` for one error and for raw output by its size, and of `before`."""
+    path = f"{folder}/lookups.db"
+    asyncio.run(_fill(path))
+    memory = Memory(in_file(path))
+
+    async def one(n: int) -> bool:
+        return bool(await memory.seen("", error(n)))
+
+    async def typed(n: int) -> bool:
+        return bool(await memory.seen(kind(n), error(n)))
+
+    async def merged(n: int) -> bool:
+        return bool(await memory.seen("", error(MERGED + n % (LESSONS - MERGED))))
+
+    async def unknown(n: int) -> bool:
+        return not await memory.seen("", f"error: cannot open the {letters(n)} of this parcel")
+
+    async def before(n: int) -> bool:
+        return bool(await memory.before("Bash", command(n)))
+
+    for name, ask in (
+        ("seen, one error without its type", one),
+        ("seen, one error with its type", typed),
+        ("seen, an unknown error", unknown),
+        ("before, a command", before),
+    ):
+        yield from _spread(name, asyncio.run(_times(ask, CALLS)))
+    spent = asyncio.run(_times(merged, CALLS))
+    yield Figure("seen, one of 2,000 merged patterns, median", median(spent), "ms")
+    for size in SIZES:
+        raw = output(size)
+
+        async def whole(n: int, raw: str = raw) -> bool:
+            return bool(await memory.seen(raw + error(n)))
+
+        spent = asyncio.run(_times(whole, 3 if size > 100_000 else 30))
+        yield Figure(f"seen, raw output of {size // 1000} kB, median", median(spent), "ms")
+    asyncio.run(memory.store.close())
+
+
+def error(n: int) -> str:
+    """Return the error of lesson `n`."""
+    return f"error: cannot resolve module {letters(n)} from parcel {letters(n * 7)}"
+
+
+def kind(n: int) -> str:
+    """Return the type of `error(n)`."""
+    return "merged" if n >= MERGED else f"build {letters(n % 200)}"
+
+
+def command(n: int) -> str:
+    """Return the command that failed with `error(n)`."""
+    return f"build --module {letters(n)} --port {n}"
+
+
+def output(size: int) -> str:
+    """Return what a command may write, of about `size` characters, without the error."""
+    lines = (f"step {n}: compiled {letters(n)} in {n % 90} ms\n" for n in range(size // 36))
+    return "".join(lines)
+
+
+def _spread(name: str, spent: list[float]) -> Iterable[Figure]:
+    yield Figure(f"{name}, median", median(spent), "ms", MEDIAN)
+    yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms", HIGH)
+
+
+async def _times(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[float]:
+    spent = []
+    for call in range(calls):
+        began = time.perf_counter()
+        known = await ask(call * 37 % MERGED)
+        spent.append((time.perf_counter() - began) * 1e3)
+        assert known, call
+    return spent
+
+
+async def _fill(path: str) -> None:
+    """Store a lesson for each error, with the action that failed."""
+    store = in_file(path)
+
+    def write(db: Db, scope: Scope, numbers: range) -> None:
+        made = [
+            Reflection("error", signature(kind(n), error(n)), kind(n), error(n), error(n))
+            for n in numbers
+        ]
+        answers = lessons.upsert(db, scope, made, time.time())
+        for n, answer in zip(numbers, answers, strict=True):
+            step = Step(action("Bash", command(n)), error(n), answer.id)
+            actions.record(db, scope, f"episode:{n}", [step])
+
+    for begin in range(0, LESSONS, BATCH):
+        await store.write(Scope(), write, range(begin, begin + BATCH))
+    await store.close()
