@@ -83,7 +83,7 @@ class Mistake:
     @property
     def text(self) -> str:
         """The mistake as a lesson."""
-        said = [f"{self.call} failed with “{self.errors[0]}”."]
+        said = [f"{self.call} failed with {', '.join(f'“{each}”' for each in self.errors)}."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.mends:
