@@ -60,7 +60,7 @@ class Report:
     files: int = 0
     sessions: int = 0
     known: int = 0
-    corrections: list[str] = field(default_factory=list)
+    corrections: dict[str, int] = field(default_factory=dict)  # how often each was said
     problems: list[str] = field(default_factory=list)
     failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
     waiting: dict[str, set[int]] = field(default_factory=dict)
@@ -70,7 +70,8 @@ class Report:
         """Add what the session `name` taught the memory `db`."""
         self.sessions += 1
         self.known += made.again
-        self.corrections += made.corrections
+        for said in made.corrections:
+            self.corrections[said] = self.corrections.get(said, 0) + 1
         if held := {one.entry for one in made.stored.values() if one.entry}:
             self.waiting[db] = self.waiting.get(db, set()) | held
         for mistake in made.mistakes:
@@ -192,7 +193,8 @@ def _answer(report: Report) -> int:
     words = f"{counted(report.sessions, 'session')} of {counted(report.files, 'file')}"
     words += f", {report.known} known before: {counted(len(ranked), 'failure')}, {again} came back"
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
-    lines += [f"your correction: {clean(one, 200)}" for one in report.corrections]
+    said = sorted(report.corrections, key=lambda one: -report.corrections[one])
+    lines += [f"your correction: {clean(one, 200)}" for one in said[:PROBLEMS]]
     lines.append(words)
     if report.forgotten:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")

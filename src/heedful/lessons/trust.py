@@ -196,7 +196,9 @@ def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozen
         or _FETCHING_TOOL.search(tool)
         or any(map(_ADDRESS.match, arguments))
     )
-    named = {f"program:{name[:150]}" for name in programs(command)} or {f"tool:{tool[:150]}"}
+    named = {f"program:{name[:150]}" for name in programs(command)} or {
+        f"tool:{tool[:150]}".removesuffix(":")
+    }
     return frozenset({*named, NETWORK} if fetches else named)
 
 

@@ -9,16 +9,19 @@ the study and checks the answer.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.action import command_of
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust
+from heedful.lessons.trust import NETWORK, lowest_trust, source_trust, sources_of
 from heedful.lessons.words import words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
@@ -26,7 +29,7 @@ from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
-from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
+from heedful.traces.episode import LOOP, Ended, Episode, Event, call_arguments, trust_of
 from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
@@ -93,14 +96,24 @@ class Study:
     course: Course
     signals: tuple[Signal, ...]
     task_trust: Trust = "external"
+    stated: Mapping[str, Trust] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, episode: Episode, trust: Trust = "external") -> Study:
-        """Study an episode, in time linear in the number of its events."""
+    def of(
+        cls,
+        episode: Episode,
+        trust: Trust = "external",
+        stated: Mapping[str, Trust] = MappingProxyType({}),
+    ) -> Study:
+        """Study an episode, in time linear in the number of its events.
+
+        `stated` is the trust of sources, as `Memory.set_trust` states it.
+        """
         episode = remove_lessons(episode)
         run = trace.course(episode)
-        own: Trust = "model" if episode.source == LOOP else trust
-        return cls(episode, run, trace.signals_of(run), own)
+        own: Trust = stated.get("user", trust) if trust == "external" else trust
+        own = "model" if episode.source == LOOP else own
+        return cls(episode, run, trace.signals_of(run), own, stated)
 
     @property
     def reason(self) -> Signal | None:
@@ -220,11 +233,15 @@ class Study:
             return self.task_trust
         if at >= len(events):
             return "model" if own else "external"
-        trusts = (
-            self.task_trust if event.type in _OF_THE_TASK else trust_of(event, own)
-            for event in events[: at + 1]
-        )
-        return lowest_trust(("operator", *trusts))
+        return lowest_trust(("operator", *map(self._trust_of, range(at + 1))))
+
+    def _trust_of(self, at: int) -> Trust:
+        event, own = self.episode.events[at], self.episode.source == LOOP
+        if event.type in _OF_THE_TASK:
+            return self.task_trust
+        if own or event.type not in trace.ANSWERS:
+            return trust_of(event, own)
+        return lowest_trust(source_trust(one, self.stated) for one in sources_at(self.course, at))
 
     def _first(self, fragment: str) -> int:
         """Return the position where a text first occurred; the number of events if it never did.
@@ -237,6 +254,25 @@ class Study:
             return -1
         said = (at for at, event in enumerate(episode.events) if fragment in _spaced(_said(event)))
         return next(said, len(episode.events))
+
+
+def sources_at(run: Course, at: int) -> frozenset[str]:
+    """Return the sources of an event: the user, the programs and tools, or the network."""
+    event, call = run.events[at], run.act[at]
+    if event.type in ("llm_response", "tool_call"):
+        return frozenset()
+    if event.type not in trace.ANSWERS:
+        return frozenset({"user" if event.type in trace.GIVEN else NETWORK})
+    tool = event.tool or (run.events[call].tool if call is not None else "")
+    given = given_to(run.events[call]) if call is not None else ""
+    rest = given.values() if isinstance(given, Mapping) else ()
+    return sources_of(tool, command_of(given), [s for s in rest if isinstance(s, str)])
+
+
+def given_to(call: Event) -> Mapping[str, Any] | str:
+    """Return the arguments of a call, as data if they are an object, else as text."""
+    given = call_arguments(call)
+    return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:

@@ -282,7 +282,8 @@ class _Reflector:
             ours = await store.read(scope, episodes.known_examples, answered)
             places = (at for each in ours for at in (answered[each], answered[each] + 1))
             episode = drafts.remove_lessons(episode, frozenset(places))
-        return await asyncio.to_thread(Study.of, episode, trust)
+        stated = await self.memory.stated_trust() if self.memory is not None else {}
+        return await asyncio.to_thread(Study.of, episode, trust, stated)
 
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
         """Return the lessons of a draft with their trust, importance and metadata."""
@@ -301,6 +302,9 @@ class _Reflector:
             rows = await store.read(scope, lessons.of_failure, study.signature.digest)
         parents = tuple(sorted(entry.id for entry in entries))
         task = redact(study.episode.task)[: records.LONGEST]
+        known = (drafts.sources_at(study.course, at) for at in range(len(study.course.events)))
+        own = episode.source == LOOP
+        sources = () if own else tuple(sorted(frozenset[str]().union(*known)))
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
         floor += () if len(entries) == len(ids) else ("external",)  # some examples are gone
 
@@ -322,6 +326,7 @@ class _Reflector:
                 tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
                 parents=parents,
+                sources=sources,
                 meta=_meta(study, draft, digest, self.related, kind),
             )
             if (

@@ -16,12 +16,10 @@ from heedful.lessons.action import Step, action, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import (
-    NETWORK,
     initial_state,
     lowest_trust,
     programs,
     source_trust,
-    sources_of,
 )
 from heedful.loop.record import clean
 from heedful.memory import draft as drafts
@@ -30,7 +28,7 @@ from heedful.redact import redact
 from heedful.store import actions, episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Episode, Event, call_arguments, failure
+from heedful.traces.episode import Episode, Event, failure
 from heedful.traces.errors import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
@@ -175,7 +173,7 @@ class _Session:
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
-        sources = map(self._sources, range(len(self.events)))
+        sources = (drafts.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources, lambda before, own: before | own))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
         made: dict[str, Reflection] = {}
@@ -213,7 +211,7 @@ class _Session:
         failed = set(self.failed)
         for at in self.steps:
             event = self.events[at]
-            acted = action(event.tool, _given(event))
+            acted = action(event.tool, drafts.given_to(event))
             said = next(iter(self._errors(at)), "error") if at in failed else ""
             found.append((Step(acted, said, state=before), signature("", said).digest))
             before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
@@ -229,7 +227,7 @@ class _Session:
     def _key(self, at: int) -> tuple[str, str]:
         """Return what makes two calls the same: a command without what only shows its output."""
         event = self.events[at]
-        command = essence(command_of(_given(event)))
+        command = essence(command_of(drafts.given_to(event)))
         return event.tool, command or trace.canonical_arguments(event)
 
     def _mistakes(self) -> Iterator[Mistake]:
@@ -293,7 +291,7 @@ class _Session:
         return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
 
     def _same_file(self, at: int, other: int) -> bool:
-        given = (_given(self.events[n]) for n in (at, other))
+        given = (drafts.given_to(self.events[n]) for n in (at, other))
         files = [_first_text(each, PATHS) if isinstance(each, Mapping) else None for each in given]
         return files[0] is not None and files[0] == files[1]
 
@@ -302,7 +300,7 @@ class _Session:
         did = set[str]()
         for event in self.events:
             if event.type == "tool_call":
-                command = command_of(_given(event)).lower()
+                command = command_of(drafts.given_to(event)).lower()
                 did |= {*programs(command), *_OPTION.findall(command)}
             elif event.type == "user_message":
                 said = redact(event.content.strip())
@@ -310,21 +308,6 @@ class _Session:
                 if any(name in did for one in found for name in _NAME.findall(one["names"])):
                     yield said
                 did = set()
-
-    def _sources(self, at: int) -> frozenset[str]:
-        event, call = self.events[at], self.run.act[at]
-        if event.type in ("llm_response", "tool_call"):
-            return frozenset()
-        if event.type not in trace.ANSWERS:
-            return frozenset({"user" if event.type in trace.GIVEN else NETWORK})
-        given = _given(self.events[call]) if call is not None else ""
-        rest = given.values() if isinstance(given, Mapping) else ()
-        return sources_of(event.tool, command_of(given), [s for s in rest if isinstance(s, str)])
-
-
-def _given(call: Event) -> Mapping[str, Any] | str:
-    given = call_arguments(call)
-    return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)
 
 
 def essence(command: str) -> str:
@@ -340,14 +323,14 @@ def essence(command: str) -> str:
 
 def call_text(event: Event) -> str:
     """Return a call in words, whole: the tool, and its command or its arguments."""
-    given = _given(event)
+    given = drafts.given_to(event)
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{event.tool} `{command_of(given) or text}`"
 
 
 def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if nothing."""
-    given = _given(event)
+    given = drafts.given_to(event)
     if isinstance(given, str) or _PATCH in str(given.get("input", "")):
         text = given if isinstance(given, str) else str(given["input"])
         return text if _PATCH in text else ""
