@@ -164,6 +164,7 @@ class _Session:
         marked = any(event.error for event in self.events if event.type == "tool_response")
         self.failed = [n for n in self.steps if self._failed(n, marked)]
         self.worked = [n for n in self.steps if not trace.call_failed(run, n)]
+        self.edits = {n: text for n in self.worked if (text := edit_of(self.events[n]))}
         self.good = frozenset(self.worked)
         self.same: dict[tuple[str, str], list[int]] = {}
         for n in self.worked:
@@ -250,8 +251,8 @@ class _Session:
     def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
         events, run = self.events, self.run
         passed = next((n for n in self.same.get(self._key(at), ()) if n > at), None)
-        edits = [n for n in self.worked if at < n < (passed or at) and edit_of(events[n])]
-        end, mends = passed, [edit_of(events[n]) for n in edits]
+        edits = [text for n, text in self.edits.items() if at < n < (passed or at)]
+        end, mends = passed, list(edits)
         if edits and passed is not None and call_text(events[passed]) != call_text(events[at]):
             mends.append(f"then {call_text(events[passed])} passed")
         if not edits:
@@ -266,7 +267,7 @@ class _Session:
                 n for n in near if self._same_file(at, n) and n < (end or at) and n in self.good
             ]
             mends = [
-                edit_of(events[n]) or call_text(events[n]) for n in sorted({*first[-VAIN:], *best})
+                self.edits.get(n) or call_text(events[n]) for n in sorted({*first[-VAIN:], *best})
             ]
         until = at if end is None else end
         again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
