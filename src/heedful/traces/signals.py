@@ -53,7 +53,7 @@ MOST_EVIDENCE = 20  # events that prove one signal
 # was chosen on (agent_sessions, dev) it finds 81 % of the failures at 0.1 % false positives; a list
 # of error phrases finds 82 % at 0.4 % there.
 _FAILED = re.compile(
-    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b(?!\.\w)"
+    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b(?!\.\w|['\"](?! *:))"
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
