@@ -139,7 +139,7 @@ async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set
         at = {"scope": token(Scope())}
         corpus = db.run("read_corpus", at).fetchone()
         key = {**key_of(Scope()), "space": space_of(asked)}
-        sought = search.Sought(db, key, corpus, LEG, ANY)
+        sought = search.Sought(db, key, corpus, LEG, ANY, waiting=False)
         ids = list(search.by_vector(sought, vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 

@@ -128,7 +128,7 @@ def test_a_new_rule_stands_at_the_end():
 
 INTEGER = "it must be an integer of at least 1"
 REFUSED: list[tuple[Any, str]] = [
-    (None, "policy is None; it must be a preset, or an object that changes one"),
+    (None, "policy is None; it must be a preset, text such as"),
     (5, "policy is 5; it must be a preset"),
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
     ("default, attempts=5", "attempts is 5; it must be an object with the rule's fields, true"),

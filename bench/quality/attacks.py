@@ -94,7 +94,7 @@ async def leaked(memory: heedful.Memory, row: Data) -> bool:
     asked = {row.get("task") or row["text"], row["text"]}
     recalled = [await memory.recall(one) for one in asked]
     briefing = await memory.brief(row["text"], row["id"])
-    return MARK in str((recalled, briefing.examples))
+    return MARK in str((recalled, briefing.found))
 
 
 async def found(memory: heedful.Memory, text: str) -> bool:

@@ -1,58 +1,48 @@
 """Leave one group out: what is chosen on all other groups is scored on the one left out.
 
 Each figure is the mean over groups. It says how the choice of masks, rules and thresholds holds on
-data that it was not made on. Signatures: masks are dropped, and the counts of the learned level
-changed, one at a time, as long as the grouping accuracy of the other log systems rises. Stop: the
-policy with the fewest attempts that solves as many of the other loops as the preset `default`.
-Grounding: which findings flag a response. Recall: the thresholds with the best recall at ≤ 10 %
-false.
+data that it was not made on. Stop: the policy with the fewest attempts that solves as many of the
+other loops as the preset `default`. Grounding: which findings flag a response. Recall: the
+thresholds with the best recall at ≤ 10 % false. The job `signatures` has its own rows of this kind.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import heedful
-from bench.quality import recall, signatures, stop
+from bench.quality import recall, stop
 from bench.quality.answers import say
 from bench.quality.grounding import found, rated
 from bench.quality.rows import Row, read
-from heedful.lessons import patterns, ranking, signature
+from heedful.lessons import ranking
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
-from heedful.loop.replay import grid
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.store import search
 
 C = TypeVar("C")
 FALSE = 0.10
-LEAST = 0.001  # the gain in grouping accuracy for which a change is made
-MANY, WORDS = range(3, 8), range(1, 4)
 STOPS = (
     ("stop.ldb", "run", "_logo"),
     ("stop.ldb", "bench", "_logo_bench"),
     ("stop.hotpot", "run", "_logo"),
 )
-Config = tuple[frozenset[str], int, int]  # the masks in use, MANY, WORDS
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The rows of the four jobs; the baseline is the shipped choice on the same groups."""
+    """The rows of three jobs; the baseline is the shipped choice on the same groups."""
     yield from _stops(data, split)
     yield from _grounding(data, split)
     yield from asyncio.run(_recall(data, split))
-    yield from _signatures(data, split)
 
 
 def _left_out(title: str, groups: Iterable[str], choose: Callable[[list[str]], C]) -> dict[str, C]:
@@ -71,59 +61,8 @@ def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapp
     return groups
 
 
-def _signatures(data: Path, split: str) -> Iterator[Row]:
-    systems = {
-        name: [(row["content"], row["event_id"]) for row in rows]
-        for name, rows in _grouped(read(data, "loghub_2k", split), "set").items()
-    }
-
-    @cache
-    def score(name: str, config: Config) -> float:
-        with _configured(config):
-            return signatures.accuracy(signatures.learned("log", systems[name]), systems[name])
-
-    shipped: Config = (frozenset(signature._KINDS), patterns.MANY, patterns.WORDS)
-
-    def climb(names: Sequence[str]) -> Config:
-        """Change one part at a time, the best first, as long as the score rises."""
-        config, value = shipped, mean(score(name, shipped) for name in names)
-        while True:
-            kinds, many, words = config
-            near = [(kinds ^ {kind}, many, words) for kind in signature._KINDS]
-            near += [(kinds, n, words) for n in (many - 1, many + 1) if n in MANY]
-            near += [(kinds, many, n) for n in (words - 1, words + 1) if n in WORDS]
-            scores = {each: mean(score(name, each) for name in names) for each in near}
-            best = max(scores, key=lambda each: scores[each])
-            if scores[best] < value + LEAST:
-                return config
-            config, value = best, scores[best]
-
-    chosen = _left_out("signatures", systems, climb)
-    made = {name: score(name, config) for name, config in chosen.items()}
-    gone = ", ".join(sorted({kind for kinds, *_ in chosen.values() for kind in shipped[0] - kinds}))
-    plain = mean(score(name, shipped) for name in systems)
-    yield Row("signatures.loghub.ga_logo", mean(made.values()), plain, f"left out in some: {gone}")
-    for name, value in made.items():
-        yield Row(f"signatures.loghub.{name}_logo", value, score(name, shipped))
-
-
-@contextmanager
-def _configured(config: Config) -> Iterator[None]:
-    """Replace the masks and counts of the library."""
-    kinds, many, words = config
-    pattern = signature._PARTICULAR.pattern
-    for kind, text in signature._KINDS.items():
-        if kind not in kinds:
-            pattern = pattern.replace(f"(?P<{kind}>{text})", f"(?P<{kind}>(?!))")
-    with (
-        patch.object(signature, "_PARTICULAR", re.compile(pattern)),
-        patch.multiple(patterns, MANY=many, WORDS=words),
-    ):
-        yield
-
-
 def _stops(data: Path, split: str) -> Iterator[Row]:
-    policies = [PRESETS["default"], *grid(), stop.FULL]
+    policies = [PRESETS["default"], *stop.grid(), stop.FULL]
     for key, group, end in STOPS:
         name, candidate = stop.SETS[key]
         judge = stop.code if key == "stop.ldb" else stop.question

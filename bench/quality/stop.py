@@ -16,10 +16,24 @@ import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
-from heedful.loop.replay import grid
 from heedful.loop.stop import find_near_repeat as near
 from heedful.pages.plot import Point, draw_front, front
 
+REPEATS = tuple(
+    f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
+)
+# The base "default" includes its rule for loops in which no check has passed. Policies based on
+# "stage" have only the rules that are written here.
+WRITTEN = (
+    "stage",
+    *(f"stage, {repeat}" for repeat in REPEATS),
+    *(f"default, {repeat}" for repeat in REPEATS[2:]),
+    "default, -repeat",
+    *(f"stage, plateau.patience={patience}" for patience in (1, 2, 3)),
+    *(f"stage, fatigue.limit={limit}" for limit in (0.15, 0.45)),
+    *(f"stage, repeat.times=2, plateau.patience={patience}" for patience in (2, 3)),
+)
+MOST = 8  # the highest limit of attempts in the grid
 FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
 ON_REPEAT = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat")
 ABLATIONS = (
@@ -39,6 +53,14 @@ SETS = {
 }
 OUT = Path("bench/out")
 Judge = Callable[[dict[str, Any], dict[str, Any]], heedful.Evaluation]
+
+
+def grid() -> Iterator[heedful.Policy]:
+    """Yield policies of at most three rules."""
+    for written in WRITTEN:
+        # With a limit of 1, the other rules have no effect.
+        for limit in range(1 if written == "stage" else 2, MOST + 1):
+            yield policy(f"{written}, attempts.limit={limit}")
 
 
 def run(data: Path, split: str) -> Iterator[Row]:

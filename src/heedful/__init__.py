@@ -15,7 +15,7 @@ _NAMES = {
     "drive.drive": "Result Run run",
     "drive.generate": "Writer targeted",
     "drive.portal": "run_sync self_correcting",
-    "drive.report": "override",
+    "drive.report": "AttemptReport ReportedLoop learn open_loop override",
     "errors": "HeedfulError NotPassed",
     "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.consolidate": "Proposal",

@@ -5,7 +5,7 @@ from heedful.checks.evaluate import (Context, context)
 from heedful.drive.drive import (Result, Run, run)
 from heedful.drive.generate import (Writer, targeted)
 from heedful.drive.portal import (run_sync, self_correcting)
-from heedful.drive.report import (override)
+from heedful.drive.report import (AttemptReport, ReportedLoop, learn, open_loop, override)
 from heedful.errors import (HeedfulError, NotPassed)
 from heedful.lessons.action import (Action, ActionHistory, KnownFailure, Step)
 from heedful.lessons.consolidate import (Proposal)
@@ -42,20 +42,20 @@ from heedful.store.runs import (CheckResult, Report, StageAttempt, StageReport)
 from heedful.store.store import (Store)
 from heedful.traces.episode import (Episode, Event, Fault)
 from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
-__all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Briefing", "Budget",
-    "Candidate", "Change", "CheckResult", "Claim", "Client", "Comparison", "Context", "Decision",
-    "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder", "Episode", "Evaluation",
-    "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue", "Fault", "Figures",
-    "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement",
-    "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge", "Message",
-    "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline", "Plateau",
-    "Policy", "Prompts", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson",
-    "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered",
-    "Repeat", "RepeatedStep", "ReplayResult", "Report", "Result", "RevocationResult", "Run",
-    "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport",
-    "Standing", "Step", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer",
-    "compare", "consolidate", "context", "decide", "episode_of", "explain", "learn_session",
-    "open_model", "open_store", "override", "policy", "reach", "reasoning", "reflect",
-    "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting",
-    "self_rated", "signals", "signature", "targeted"]
+__all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "AttemptReport",
+    "Briefing", "Budget", "Candidate", "Change", "CheckResult", "Claim", "Client", "Comparison",
+    "Context", "Decision", "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder",
+    "Episode", "Evaluation", "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue",
+    "Fault", "Figures", "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported",
+    "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
+    "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
+    "Plateau", "Policy", "Prompts", "Proof", "Proposal", "Provenance", "Quarantine",
+    "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
+    "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
+    "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces",
+    "StageAttempt", "StageReport", "Standing", "Step", "Stop", "StopRule", "Store", "Templates",
+    "Trigger", "Usage", "Writer", "compare", "consolidate", "context", "decide", "episode_of",
+    "explain", "learn", "learn_session", "open_loop", "open_model", "open_store", "override",
+    "policy", "reach", "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run",
+    "run_sync", "self_correcting", "self_rated", "signals", "signature", "targeted"]
 __version__: str

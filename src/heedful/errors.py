@@ -8,7 +8,8 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from heedful.redact import redact
@@ -40,13 +41,22 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist."""
+    """No object has this name; the message lists the names that exist, and the nearest of them."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
-        super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
+        near = get_close_matches(str(name), known, 1, 0.7)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
+
+
+def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise UnknownName for an option that is not `known`."""
+    for name in options:
+        if name not in known:
+            raise UnknownName(f"option of {whose}", name, known)
 
 
 class PackageMissing(UsageError, ImportError):
@@ -189,9 +199,11 @@ class NotPassed(HeedfulError):
         self.result: Any = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
+        wrong, more = "; ".join(result.wrong[:3]), len(result.wrong) - 3
+        wrong += f" and {more} more" if more > 0 else ""
         super().__init__(
-            f"not passed after {len(result.loop.attempts)} attempts ({why}); "
-            "the best candidate is in .result.candidate"
+            f"not passed after {len(result.loop.attempts)} attempts ({why}): "
+            f"{wrong or 'nothing was evaluated'}; the best candidate is in .result.candidate"
         )
 
 

@@ -57,7 +57,9 @@ def test_every_short_name_makes_a_check_that_fires(name):
 
 def test_the_short_names_are_all_there_is():
     assert checks.known() == tuple(sorted(SPECS))
-    with pytest.raises(UnknownName, match=r"'wrods'; there are: characters, .*words"):
+    with pytest.raises(
+        UnknownName, match=r"'wrods' \(did you mean 'words'\?\); there are: characters, .*words"
+    ):
         checks.load({"name": "wrods"}, None)
 
 

@@ -79,7 +79,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
          "mean 1234.56 against 89.23", "Next: heedful ask forecast-1"),
         ("why forecast-1 train", 0, stage, "!insights"),
         ("why forecast-1 2", 0, stage),
-        ("why forecast-1 trian", 2, "no stage is called 'trian'; there are: load, train, insights"),
+        ("why forecast-1 trian", 2, "did you mean 'train'"),
         ("why last", 0, "run nightly-1 of pipeline nightly passed"),
         ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),
         ("why forecast-1/train", 0, "loop forecast-1/train: passed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from typing import Any
 
@@ -225,6 +226,9 @@ def test_a_run_withholds_as_the_settings_say(desk):
     arms = [one["shown"] for one in desk.heedful("why", last, "--json").json["exposures"]]
     said = f"{arms.count(True)} lessons shown, {arms.count(False)} withheld to see whether it helps"
     assert (arms.count(False) > 1, said in desk.heedful("why", last).out) == (True, True)
+    assert re.search(
+        r"\n  lesson \d+, withheld to measure whether it helps: ", desk.heedful("why", last).out
+    )
     assert "from memory" not in desk.heedful("why", "tasks-1/word0").out
 
 

@@ -40,9 +40,9 @@ def test_a_function_keeps_its_name_and_its_arguments():
     assert seen == [("t", (1, 2), {"key": 3})] * 2
 
 
-async def test_a_plain_function_inside_an_event_loop_says_what_to_do():
+async def test_run_sync_inside_an_event_loop_says_what_to_do():
     with pytest.raises(UsageError, match="write `await` there instead"):
-        plainly("a")
+        run_sync(asyncio.sleep(0))
 
 
 class Agent:

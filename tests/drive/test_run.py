@@ -246,8 +246,8 @@ async def asynchronous(candidate: Any, context: Context) -> Any:
 
 
 CHECKS: list[tuple[Any, str | bool]] = [
-    (lambda c, x: None, "it returned NoneType"),
-    (lambda c, x: ["an error"], "it returned str; it has to return Finding objects"),
+    (lambda c, x: 0.7, "it returned float; it has to return Finding objects"),
+    (lambda c, x: ["an error"], False),
     (breaking, "in the middle"),
     (lazy, "ZeroDivisionError"),
     (lambda c, x: next(iter([])), "StopIteration"),
@@ -421,7 +421,6 @@ async def test_a_cancelled_loop_stays_cancelled(kept):
         ("checks", len),
         ("checks", ["x"]),
         ("goals", Goal("quality", 0.5)),
-        ("goals", ["quality >= 1"]),
         ("timeout", float("nan")),
         ("timeout", 0),
         ("store", 5),
@@ -480,14 +479,15 @@ async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
 async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     memory = Memory(store)
     known: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
+    known["memory_key"] = "first"
     # With examples, and of another error, so that it is another lesson.
     await run("How is it?", generate=Generator("first wrong thing", WANTED), **known)
-    model = ScriptedModel("second wrong thing", WANTED)
-    await run("How is it?", generate=model, examples=False, id="b", **known)
+    model, known["memory_key"] = ScriptedModel("second wrong thing", WANTED), "second"
+    await run("How is it?", generate=model, tell="rules", id="b", **known)
     assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
     assert (await store.read(Scope(), exposures.past, "b")).exposures == ()  # no output was shown
     third = ScriptedModel(WANTED)
-    await run("How is it?", generate=third, examples=False, id="c", **known)
+    await run("How is it?", generate=third, tell="rules", id="c", **known)
     ((turn,),) = third.prompts
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content

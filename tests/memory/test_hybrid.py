@@ -170,13 +170,9 @@ async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
     await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
     example = Example(TASK, "accepted", "rejected", "wrong")
     await memory.remember("third", "an example", example=example)
-    own = await memory.brief(TASK, "a", examples=False)
-    assert {one.error_type for one in own.advice} >= {"size"}
-    assert own.examples == ()
-    assert {one.error_type for one in own.advice} <= {"size", "other"}
-    other = await memory.brief("p: training", "b", examples=False)
-    assert "size" not in {one.error_type for one in other.advice}
-    usual = await memory.brief(TASK, "c")
-    assert usual.advice == ()
-    assert [turn.role for turn in usual.examples] == ["user", "assistant"]
+    for task in (TASK, "p: training"):  # a lesson from a check is told by its cause only
+        rules = await memory.brief(task, "a", tell="rules")
+        assert (rules.examples, {one.error_type for one in rules.advice} <= {"other"}) == ((), True)
+    examples = await memory.brief(TASK, "c", tell="examples")
+    assert (examples.advice, len(examples.examples)) == ((), 2)
     await store.close()

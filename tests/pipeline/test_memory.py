@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Exposure, Outcome
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.pipeline import Pipeline
-from heedful.store import exposures
+from heedful.pipeline import Pipeline, answer
+from heedful.store import exposures, open_store
+from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
 from tests.pipeline.support import ran
@@ -115,7 +116,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
     said.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)
 
-    @pipeline.stage(checks=[small])
+    @pipeline.stage(checks=[small], memory_key=f"{__name__}.training.<locals>.train")
     def train(state: Any, feedback: str | None = None) -> int:
         said.append(feedback)
         return 1 if len(said) < 2 else 2
@@ -154,7 +155,9 @@ def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> No
         assert ran(pipeline).passed
     assert "GUARDRAIL" in models[0].prompts[1][-1].content
     turns = [turn.content for turn in models[1].prompts[0]]
-    assert turns == ["How heavy is it?", "7 kg", "How heavy is it?"]
+    assert turns[:2] == ["How heavy is it?", "7 kg"]
+    assert "no unit. give kg" in turns[2]  # the rule, then the task
+    assert turns[2].endswith("\n\nHow heavy is it?")
 
 
 def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str) -> None:
@@ -180,3 +183,15 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str)
     assert last[1] == "- words: there is no beta. say beta"
     assert any("there is no alpha" in line for line in last[2:-1])
     assert "GUARDRAIL" not in said[-2]
+
+
+def test_ask_and_why_and_the_report_know_what_memory_told(path: str, tmp_path: Path) -> None:
+    first, second = [ran(training(path, [], reports=tmp_path), id=run) for run in "ab"]
+    assert first.stages[0].recalled == ()
+    [told] = second.stages[0].recalled
+    assert told.startswith("lesson 1: n is 1, too small. use at least 2")
+    stored = asyncio.run(report_of(open_store(path), Scope(), "b"))
+    assert stored == second
+    assert f"[train] memory told it before its first attempt: {told}" in str(answer(stored))
+    pages = [(tmp_path / f"b.{kind}").read_text() for kind in ("json", "md", "html")]
+    assert all("lesson 1: n is 1, too small. use at least 2" in page for page in pages)

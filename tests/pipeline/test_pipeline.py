@@ -331,7 +331,7 @@ def test_names_that_are_taken(name: str) -> None:
         ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
         ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
         ({"checks": ["x"]}, "checks is"),
-        ({"goals": ["x"]}, "goals is"),
+        ({"goals": ["x"]}, "a goal is"),
         ({"policy": 3}, "policy is 3"),
         ({"timeout": 0}, "timeout is 0"),
         ({"model": 3}, "generate is 3"),

@@ -62,6 +62,11 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     assert (known.count, [one["id"] for one in known.lessons]) == (2, [first.id])
     assert known.group == (await place.memory.seen("unit", "no unit")).group
     assert not await client.seen("unit", "the length has no unit at all")
+    assert (await client.seen("step 1\nunit: no unit")).lines == ("unit: no unit",)
+    for arguments in ("ls x", {"path": "x"}):
+        assert await client.before("Bash", arguments) == await place.memory.before(
+            "Bash", arguments
+        )
 
     found, ours = await client.recall(TASK), await place.memory.recall(TASK)
     assert [one.id for one in found] == [one.id for one in ours]

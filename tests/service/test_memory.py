@@ -159,3 +159,24 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
         assert (whole["next"], found) == (None, whole["items"])
         assert len(found) >= 3
         project.refused(422, "invalid_input", "GET", f"{path}?cursor=x")
+
+
+def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
+    check = {"name": "regex", "pattern": "P[0-3]"}
+
+    def told(id: str, key: str, *outputs: str) -> str:
+        """The text that a loop of the key is told; then its attempts are reported."""
+        loop = {"task": f"{id} {id}", "memory_key": key, "policy": "default"}
+        assert project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == key
+        text = project.post("recall", {"task": loop["task"], "loop": id, "form": "text"})["text"]
+        for number, output in enumerate(outputs, 1):
+            attempt = {"output": output, "checks": [check]}
+            project.ask("PUT", f"loops/{id}/attempts/{number}", json=attempt).raise_for_status()
+        return str(text)
+
+    assert told("checkout", "bugs", "high", "P1") == ""
+    assert "failed check regex in 1 loop" in told("typo", "bugs", "P1")
+    assert told("login", "incidents", "P1") == ""
+    other = {"task": "typo typo", "memory_key": "incidents"}
+    project.refused(409, "conflict", "PUT", "loops/typo", other)
+    project.refused(422, "invalid_input", "PUT", "loops/x", {"task": "a", "memory_key": "a\n"})

@@ -270,6 +270,7 @@ async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, 
         await store.write(SCOPE, exposures.remember, lessons())
         memory = Memory(store, holdout=0.5)
         options: dict[str, Any] = {"generate": answer, "checks": [is_house_format], "store": store}
+        options["memory_key"] = ""  # a rule by cause would be the lesson "bad"
         for n in range(500):
             task = TASK.format(n=f"number {n}")
             await heedful.run(task, memory=memory, id=f"{seed}/{n}", **options)

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict
+from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
+    Cause,
     Change,
     Example,
     Exposure,
@@ -32,6 +34,7 @@ from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
 from heedful.store import (
+    actions,
     episodes,
     exposures,
     keys,
@@ -48,7 +51,7 @@ from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
 ROOMS = (
-    "episodes", "exposures", "keys", "lessons", "loops", "patterns",
+    "actions", "episodes", "exposures", "keys", "lessons", "loops", "patterns",
     "runs", "search", "store", "transfer",
 )  # fmt: skip
 FAR = 4e9  # seconds since 1970, after any test
@@ -108,6 +111,11 @@ async def of_lessons(story: Story) -> None:
     # Searched, and placed in another space.
     [hit] = await read(search.search, "weigh", "s", [1.0, 0.0], 5)
     assert (hit.lesson, hit.cosine) == ("weigh the parcel", 1.0)
+    broken = replace(one, loop="l", cause=Cause("key", "rule"))
+    await write(lessons.upsert, [broken], 1.0)
+    assert [rule.cause for rule in await read(search.by_cause, "key")] == [broken.cause]
+    found, past = await read(exposures.brief, "l", "key", lambda db, scope: [hit])
+    assert ([one.lesson for one in found], past.memory_key) == (["weigh the parcel"] * 2, "key")
     [(id, task), *_] = await read(search.unplaced, "t", 0, 9)
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")
     assert await write(search.place, "t", [(id, task, [0.0, 1.0])]) == 1
@@ -117,7 +125,7 @@ async def of_lessons(story: Story) -> None:
     edition = (await read(patterns.one, first.id))["edition"]
     assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
-    assert (await read(patterns.seen, one.signature)).count == 1
+    assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
     shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)
@@ -126,6 +134,7 @@ async def of_lessons(story: Story) -> None:
     assert not await write(exposures.insert_outcome, end, 1.0)
     kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
+    assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
@@ -188,7 +197,9 @@ async def of_loops(story: Story) -> None:
     assert (await read(loops.state, "a", 9)).stored.epoch == 2
     await write(loops.begin, "run", runs.head_of("bake", ["mix"]))
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
-    assert (await story.over(runs.report_of, SCOPE, "run")).pipeline == "bake"
+    made = await story.over(runs.report_of, SCOPE, "run")
+    assert made.pipeline == "bake"
+    assert await story.over(runs.with_recalled, SCOPE, made) == made
 
 
 async def of_episodes(story: Story) -> None:
@@ -205,7 +216,11 @@ async def of_episodes(story: Story) -> None:
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
     assert await read(episodes.last_error) == "ModelTimeout"
-    assert len(await write(episodes.record_lessons, "d1", [lesson("it failed")])) == 1
+    (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
+    failed = action("Bash", "ls x")
+    await write(actions.record, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))])
+    assert len((await read(actions.before, failed)).failures) == 1
+    assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
     session = "d9", "a", "s", "partial", [lesson("it came back")]
     assert len(await write(episodes.record_session, *session)) == 1
     assert await write(episodes.record_session, *session) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -125,6 +125,22 @@ def _read(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Return True if `function` can be called with `count` positional arguments."""
+    if isinstance(function, partial):
+        return takes(function.func, count + len(function.args))
+    method = function if inspect.isroutine(function) else type(function).__call__
+    code = getattr(method, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__"):
+        try:
+            inspect.signature(function).bind_partial(*range(count))
+        except (TypeError, ValueError) as error:  # ValueError: a function in C has no signature
+            return isinstance(error, ValueError)
+        return True
+    given = count + (method is not function or hasattr(function, "__self__"))
+    return given <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
+
+
 def blocking(function: Callable[..., Any]) -> bool:
     """Return True if a function is not async, so that calling it blocks the event loop."""
     target = function if inspect.isroutine(function) else type(function).__call__
@@ -132,15 +148,17 @@ def blocking(function: Callable[..., Any]) -> bool:
     return not (asynchronous or getattr(function, "is_async", False))
 
 
-# A check returns an Evaluation if it also gives scores: a task file names checks only.
-Judged = Iterable[Finding] | Evaluation
-Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
+# A check returns an Evaluation if it also gives scores: a task file names checks only. A text is
+# what is wrong, False that something is wrong; True, None and an empty text are no finding.
+Judged = Iterable[Finding | str] | Evaluation | Finding | str | bool | None
+Check = Callable[..., Judged | Awaitable[Judged]]  # (candidate, context), or only (candidate)
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 # Returns a finding for a check that raised; called with the name of the check and the error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _TEXTS = ("check", "message", "fix", "evidence", "key")
+_ANSWER = "Finding objects or texts, True or False; to give a score, an Evaluation"
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
@@ -164,8 +182,8 @@ async def evaluated(
     A check that raises is called again, up to `tries` calls in all. If the last call raises too,
     the finding is `instead(name of the check, error)`; without `instead`, CheckFailed or the
     ModelError of a judge is raised. Plain functions that are not declared pure run in a thread,
-    because they may be slow. An empty text is an error and passes no check (`met` is 0), whatever
-    the checks return.
+    because they may be slow. A check may also answer with text or False, or with an assertion that
+    fails. An empty text is an error and passes no check (`met` is 0), whatever the checks return.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -175,7 +193,7 @@ async def evaluated(
         try:
             found = await _asked(check, candidate, at, tries)
             if check is evaluate and not isinstance(found, Evaluation):
-                raise _wrong(check, found, "an Evaluation")
+                raise _wrong(check, found, "an Evaluation, as Evaluation(scores={'quality': 0.8})")
             listed = _findings(check, found)
             asks = _asks(check)
         except (errors.CheckFailed, errors.ModelError) as error:
@@ -229,11 +247,14 @@ def _asks(check: Any) -> int:
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
+    arguments = (candidate, at)[: 1 + takes(check, 2)]
     while True:
         tries -= 1
         try:
-            return await call(failed, check, candidate, at, at=at, thread=thread)
+            return await call(failed, check, *arguments, at=at, thread=thread)
         except (errors.CheckFailed, errors.ModelError) as error:
+            if isinstance(error.__cause__, AssertionError):
+                return str(error.__cause__) or False
             if not tries or getattr(error, "usage", None):  # a judge has already asked twice
                 raise
         except errors.UsageError as error:  # for example a Finding with a wrong severity
@@ -244,11 +265,26 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     if isinstance(found, Evaluation):
         found = found.findings
-    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise _wrong(check, found, "an iterable of Finding, empty if nothing is wrong")
-    findings = list(found)
-    for other in (finding for finding in findings if not isinstance(finding, Finding)):
-        raise _wrong(check, other, "Finding objects")
+    elif getattr(found, "shape", None) == ():  # a truth value of numpy
+        found = found.item()
+    if found is None or isinstance(found, bool | str | Finding):
+        found = [found]
+    if isinstance(found, bytes | Mapping) or not isinstance(found, Iterable):
+        raise _wrong(check, found, _ANSWER)
+    findings: list[Finding] = []
+    for one in found:
+        if one is False:
+            said = ((inspect.isroutine(check) and check.__doc__) or "").strip().partition("\n")[0]
+            name = rule_name(check)
+            findings.append(
+                Finding(name, f"must hold: {said}" if said else f"{name} does not hold")
+            )
+        elif isinstance(one, str | Finding):
+            findings += [Finding(rule_name(check), one) if isinstance(one, str) else one] * bool(
+                one
+            )
+        elif one is not None and one is not True:
+            raise _wrong(check, one, _ANSWER)
     return list(map(_safe, findings))
 
 

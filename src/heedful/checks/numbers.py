@@ -9,6 +9,7 @@ check here is `pure`, because it reads more than the candidate.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -62,6 +63,15 @@ class TableCheck:
     judge: Judge = field(repr=False)
     names: tuple[str, ...]
     pure: ClassVar[bool] = False
+
+    def check_packages(self) -> None:
+        """Raise PackageMissing if a package is missing to read the data that may come."""
+        path = str(self.source).lower() if isinstance(self.source, str | PathLike) else ""
+        if path.endswith((".parquet", ".pq")):
+            tables.load_package("pyarrow.parquet", "reading Parquet")
+        for name in ("pandas", "polars", "pyarrow") if not path else ():
+            if name in sys.modules:  # the program makes data frames
+                tables.load_package("narwhals", f"checking data frames of {name}")
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         findings: list[Finding] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from heedful.checks.evaluate import Context
 from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, as_data
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -49,6 +49,7 @@ class JsonSchema:
         if isinstance(self.schema, type) and isinstance(candidate, self.schema):
             return []
         try:
+            candidate = as_data(candidate)
             if isinstance(candidate, dict | list):
                 try:
                     candidate = json.dumps(candidate)

@@ -130,7 +130,8 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
             return _open_frame(data, names)
 
 
-def _import(name: str, purpose: str) -> Any:
+def load_package(name: str, purpose: str) -> Any:
+    """Return an imported module of the extra "frames". Raises PackageMissing."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -206,7 +207,7 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
-    narwhals = _import("narwhals", f"reading a {type(data).__name__}")
+    narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
@@ -306,7 +307,7 @@ def _open_csv(path: Path) -> Table:
 
 
 def _open_parquet(path: Path) -> Table:
-    file = _import("pyarrow.parquet", "reading Parquet").ParquetFile
+    file = load_package("pyarrow.parquet", "reading Parquet").ParquetFile
 
     def read(names: Sequence[str]) -> Batches:
         from pyarrow import types

@@ -228,7 +228,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     except (re.error, OverflowError, RecursionError) as error:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
-    quoted = shorten(pattern, 200)
+    quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
 
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:

@@ -39,21 +39,22 @@ def why(
     It shows the attempts, what was wrong, the feedback, and what would have changed the result.
     """
 
-    async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
+    async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure], Sequence[str]]:
         stored = await loop_of(memory, loop)
         if is_run(stored):
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
             raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
         past = await memory.store.read(memory.scope, exposures.past, stored.id)
-        return stored, past.exposures
+        (told,) = await memory.store.read(memory.scope, exposures.told, [stored.id])
+        return stored, past.exposures, told
 
     found = settings.ask(read)
     if not isinstance(found, Report):
-        stored, shown = found
+        stored, shown, told = found
         explanation = loops.explained(stored)
-        document = {**_document(stored, explanation), "exposures": shown}
-        return answer(document, *_describe(stored, explanation, shown))
+        document = {**_document(stored, explanation), "exposures": shown, "recalled": told}
+        return answer(document, *_describe(stored, explanation, shown, told))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
@@ -94,7 +95,10 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(
-    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure]
+    stored: StoredLoop,
+    explanation: Explanation,
+    shown: Sequence[Exposure],
+    told: Sequence[str],
 ) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
@@ -106,6 +110,7 @@ def _describe(
         reason = f", {withheld} withheld to see whether it helps (heedful proof)"
         known = counted(len(shown) - withheld, "lesson")
         yield f"from memory: {known} shown{reason if withheld else ''}"
+        yield from (f"  {clean(line, CANDIDATE)}" for line in told)
     yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
     for override in loop.overrides:
         until = f", until {when(override.until)}" if override.until else ""

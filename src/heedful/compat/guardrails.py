@@ -298,7 +298,7 @@ class GuardedLoops:
             place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None
-                await report.open_loop(*place, task, policy=self.policy, context=about)
+                await report.begin_loop(*place, task, policy=self.policy, context=about)
             else:
                 await self._update_policy(stored)
             made = report.AttemptReport(

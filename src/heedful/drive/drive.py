@@ -7,13 +7,23 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
-from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
+from heedful.drive.generate import (
+    Generate,
+    Produced,
+    Revise,
+    Writer,
+    generator,
+    objects,
+    produce,
+    revised,
+)
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
@@ -27,13 +37,18 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """The result of a loop. `candidate` is the best evaluated candidate, or None."""
+    """The result of a loop. `candidate` is the best evaluated candidate, or None.
+
+    `briefing` says what memory told the loop before its first attempt, and what it withheld; it is
+    None without a memory, and for a loop that had already ended.
+    """
 
     id: str
     candidate: C | None
     verdict: decide.Done
     loop: record.Loop
     policy: decide.Policy
+    briefing: Briefing | None = None
 
     @property
     def passed(self) -> bool:
@@ -51,6 +66,13 @@ class Result(Generic[C]):
         return self.verdict.stopped_by
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """What is wrong with `candidate`: each error, and each goal that it misses."""
+        judged = self.loop.attempts[self.best - 1].evaluation if self.best else None
+        found = decide.triggers(judged, self.loop.goals) if judged else ()
+        return tuple(each.detail for each in found)
+
+    @property
     def usage(self) -> record.Usage:
         """The usage of all attempts together, including failed attempts."""
         return self.loop.usage
@@ -63,21 +85,32 @@ class Result(Generic[C]):
 def validate_arguments(
     id: str,
     checks: Sequence[Check],
-    goals: Sequence[record.Goal],
-    policy: decide.Policy,
-    labels: Mapping[str, str] | None,
-    timeout: float | None,
-) -> None:
-    """Check the arguments of a loop. Raises InvalidInput with the name of the wrong argument."""
+    goals: Sequence[record.Goal | str],
+    policy: decide.Policy | str,
+    labels: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    evaluate: Evaluate | None = None,
+    memory_key: str | None = None,
+) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
+    """Check the arguments of a loop; return the policy and the goals, which may be given as text.
+
+    Without `goals`, the goals are those of the policy. Raises InvalidInput with the name of the
+    wrong argument, and UnknownName.
+    """
     if not isinstance(policy, decide.Policy):
-        raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
+        policy = policies.policy(policy)
     if redact(str(id)) != str(id):
         raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
-    if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
-        raise errors.InvalidInput("goals", goals, "a list of Goal")
-    record.check_goals(tuple(goals))
+    if evaluate is not None and not callable(evaluate):
+        allowed = "a function (candidate, context) that returns an Evaluation"
+        raise errors.InvalidInput("evaluate", evaluate, allowed)
+    if not isinstance(goals, Sequence) or isinstance(goals, str):
+        raise errors.InvalidInput("goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
+    given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
+    aims = tuple(given) or policy.goals
+    record.check_goals(aims)
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
@@ -85,6 +118,11 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+    key, most = "" if memory_key is None else memory_key, journal.LONGEST_KEY
+    if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
+        allowed = f"None, or at most {most} printable characters without a secret"
+        raise errors.InvalidInput("memory_key", memory_key, allowed)
+    return policy, aims
 
 
 # A repeat raises the temperature: greedy decoding would give the rejected answer again.
@@ -115,8 +153,8 @@ class Run(Generic[C]):
     generate: Generate | Writer | Model
     checks: Sequence[Check] = ()
     evaluate: Evaluate | None = None
-    goals: Sequence[record.Goal] = ()
-    policy: decide.Policy = policies.default
+    goals: Sequence[record.Goal | str] = ()
+    policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
@@ -129,16 +167,23 @@ class Run(Generic[C]):
     temperature: float = 0.0
     seed: int = 0
     feedback: Feedback | None = None
-    examples: bool = True
+    memory_key: str | None = None
+    tell: Tell = "both"
     stage: StageHead | None = field(default=None, init=False)
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
+        self.policy, self._goals = validate_arguments(
+            *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
+            *(self.evaluate, self.memory_key),
+        )
+        if self.tell not in get_args(Tell):
+            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
+        if self.memory_key is None:
+            self.memory_key = journal.key_of(self.generate)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
-        self._goals = tuple(self.goals) or self.policy.goals
         self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
@@ -150,7 +195,9 @@ class Run(Generic[C]):
             together=memory is not None
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
-            examples=self.examples,
+            memory_key=self.memory_key,
+            checks=stop.check_names((*self.checks, *filter(None, [self.evaluate]))),
+            tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
         seconds = (rule.seconds for rule in self._budgets if rule.seconds)
@@ -192,7 +239,8 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                return Result(self.id, value, state.verdict, state.loop, self.policy)
+                told = self._recorder.briefing
+                return Result(self.id, value, state.verdict, state.loop, self.policy, told)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -252,13 +300,14 @@ class Run(Generic[C]):
             return state
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
-        head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
+        policy, key = codec.policy_to(self.policy), self.memory_key or ""
+        head = Head(self.task, goals, policy, None, kind, self.stage, key)
         stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
-            self.stored = stored
+            self.stored, self._recorder.checks = stored, self.stage.checks
         if self.data is None:
             self.data = stored.head.context
         loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
@@ -266,7 +315,10 @@ class Run(Generic[C]):
             loop = replace(loop, echoes=await self._journal.echoes())
         answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
         produced = None if answer is None else Produced.of(answer)
-        state = _State(loop, stored.values, decide.latest_verdict(stored.decisions), produced)
+        values = objects(self._generate, stored.values)
+        if produced is not None:
+            produced = replace(produced, values=objects(self._generate, produced.values))
+        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
         await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
@@ -309,7 +361,8 @@ class Run(Generic[C]):
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
         entry = JournalEntry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
-            entry = journal.decision_entry(loop, self.policy, verdict, attempt, value)
+            data = journal.journalable(value)
+            entry = journal.decision_entry(loop, self.policy, verdict, attempt, data)
         await self._commit(entry, loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
@@ -389,7 +442,7 @@ class Run(Generic[C]):
             self.data,
             max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
-            *((shown.examples, shown.advice) if shown.found else ((), ())),
+            *((shown.examples, shown.advice) if shown.choices else ((), ())),
             self._began,
         )
 
@@ -420,8 +473,8 @@ async def run(
     generate: Generate | Writer | Model,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
-    goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.default,
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,
@@ -434,7 +487,8 @@ async def run(
     temperature: float = 0.0,
     seed: int = 0,
     feedback: Feedback | None = None,
-    examples: bool = True,
+    memory_key: str | None = None,
+    tell: Tell = "both",
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop, and return the result.
 
@@ -442,14 +496,17 @@ async def run(
     a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
     and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
     candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
-    earlier loops to prompts and learns from this loop. With `examples=False` it never stores or
-    shows outputs, only errors and their fixes. `store` makes the loop durable; None stores nothing.
-    A stored loop with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
+    earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
+    nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
+    `Context.data`.
     `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
-    next attempt.
+    next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
+    default it is the module and the name of the function `generate`. `tell` says what memory adds
+    to prompts: "rules", "examples" or "both". With "rules" it never stores or shows outputs, only
+    errors and their fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    options = dict(locals())  # Run has the same arguments
+    options: dict[str, Any] = dict(locals())  # Run has the same arguments
     return await Run[Any](**options).finish()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
-from heedful.checks.evaluate import Context, blocking, call
+from heedful.checks.evaluate import Context, blocking, call, takes
 from heedful.drive.journal import journalable
 from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
 from heedful.models.call import complete
-from heedful.models.contract import Answer, Message, Model
+from heedful.models.contract import Answer, Message, Model, answer_of, usage_of
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
-ONE_CALL = Usage(calls=1)
 # Characters of the last candidate that a retry shows: a prompt must not grow with the answers.
 PREVIOUS = 1_200
 # A shorter candidate is easier to write again than to correct. Of 24 one-line tasks, the embedded
@@ -98,11 +98,14 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
             seed=at.seed,
         )
         return Produced((answer.text,), answer.usage)
-    hint = at.hint
-    if at.examples or at.advice:
-        recalled = as_text(at.examples, at.seed, at.advice)
-        hint = "\n\n".join(part for part in (recalled, hint) if part)
-    return await _produced(generate, at, thread, at.task, hint)
+    arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
+    return await _produced(generate, at, thread, *arguments)
+
+
+def whole_hint(at: Context) -> str:
+    """Return what memory tells about the task and the feedback on the last attempt, as a text."""
+    recalled = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
+    return "\n\n".join(part for part in (recalled, at.hint) if part)
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
@@ -119,13 +122,36 @@ async def _produced(
 
     value = await call(failed, function, *arguments, at=at, thread=thread)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    pair = isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None
+    if pair and (usage := usage_of(value[1])):  # otherwise these are two candidates
+        return Produced(value[:1], usage)
     if not values:
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    texts = tuple(each.text if isinstance(each, Answer) else each for each in values)
-    costs = [each.usage if isinstance(each, Answer) else ONE_CALL for each in values]
-    return Produced(texts, sum(costs[1:], costs[0]))
+    data = (str, dict, int, float)  # JSON data is a candidate, not the answer of an SDK
+    answers = [(not isinstance(each, data) and answer_of(each)) or Answer(each) for each in values]
+    costs = [answer.usage for answer in answers]
+    return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
+
+
+def declared(function: Any) -> Any:
+    """Return the pydantic class that a function declares to return, or None."""
+    with suppress(NameError, TypeError, AttributeError):  # a name that is not defined, no function
+        kind = get_type_hints(function).get("return")
+        kinds = (kind, *get_args(kind))
+        return next((one for one in kinds if hasattr(one, "model_validate")), None)
+    return None
+
+
+def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return stored values as objects of the class that `function` declares to return."""
+    kind: Any = declared(function) if values else None
+    found = list(values)
+    for place, value in enumerate(found) if kind else ():
+        with suppress(ValueError):  # a secret was replaced, or the class has changed
+            found[place] = kind.model_validate(value)
+    return tuple(found)
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:

@@ -8,9 +8,13 @@ written only if the loop has not changed since it was read.
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import logging
+import os
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -19,10 +23,10 @@ from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.lesson import Outcome, Reflection, Scope
-from heedful.lessons.ranking import Briefing, outcome_of
+from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
-from heedful.loop.record import Attempt, Candidate, Loop
+from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LEASE_SECONDS
@@ -30,21 +34,23 @@ from heedful.store.records import Committed, Head, JournalEntry, LoopState, Stor
 from heedful.store.store import Store
 
 ECHO_WINDOW = 20  # number of other loops whose findings are counted
+LONGEST_KEY = 200  # characters of a memory key
 _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return `value` if JSON can represent it exactly. Raises NotJournalable."""
+    """Return `value`, or the data of a pydantic object, as exact JSON. Raises NotJournalable."""
     if isinstance(value, str):
         return value
+    value = as_data(value)
     try:
         same = json.loads(json.dumps(value)) == value
     except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
         raise NotJournalable(
-            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
-            "data (str, int, float, bool, None, list, dict), or run with store=None"
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON "
+            "data or a pydantic object, or run with store=None"
         )
     return value
 
@@ -91,6 +97,27 @@ def cancel_loop(
 def text_of(task: Any) -> str:
     """Return a task as text, by which memory can search for it."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
+
+
+def key_of(function: Any) -> str:
+    """Return the memory key of a function: its module and its qualified name.
+
+    For a script the module is the name of its file. Returns "" for functions without a lasting
+    name: lambdas, functions of an interactive session, and objects that are no functions.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    name = getattr(function, "__qualname__", "") if inspect.isroutine(function) else ""
+    module = getattr(function, "__module__", None) or ""
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        file = os.path.basename(getattr(main, "__file__", None) or "")
+        made_in = getattr(getattr(function, "__code__", None), "co_filename", "")
+        own = getattr(getattr(main, "__spec__", None), "name", os.path.splitext(file)[0])
+        module = own if os.path.basename(made_in) == file else ""
+    named = module and name and not name.endswith("<lambda>")
+    return f"{module}.{name}"[-LONGEST_KEY:] if named else ""
 
 
 class Journal:
@@ -157,7 +184,8 @@ class Journal:
             self._epoch, self._claimed = stored.epoch, True
 
         def lasting(head: Head) -> tuple[Any, ...]:
-            return head.kind, head.stage, list(head.goals), dict(head.policy)
+            fixed = head.kind, head.stage, head.memory_key
+            return *fixed, list(head.goals), dict(head.policy)
 
         self._head = None if stored and lasting(stored.head) == lasting(head) else head
         return stored
@@ -210,7 +238,8 @@ class LoopRecorder:
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
     teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
-    if the exposures of `shown` are already stored.
+    if the exposures of `shown` are already stored. `briefing` is what `brief` recalled.
+    `memory_key`, the names of the `checks` and `tell` are as in `Memory.brief`.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -218,10 +247,13 @@ class LoopRecorder:
     task: str
     together: bool
     judged: bool = True
-    examples: bool = True
     measured: bool = True
     shown: Briefing = Briefing()
+    briefing: Briefing | None = None
     exposed: bool = False
+    memory_key: str = ""
+    checks: tuple[str, ...] = ()
+    tell: Tell = "both"
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; for an ended loop, write what a crash prevented.
@@ -240,7 +272,9 @@ class LoopRecorder:
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
-            self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
+            how = self.memory_key, self.checks, self.tell
+            self.shown = await self.memory.brief(self.task, loop, begins, *how)
+            self.briefing = self.shown
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
@@ -266,10 +300,18 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
-            lessons = memory.lessons(loop, self.task, self.shown, self.examples)
+            outputs = self.tell != "rules"
+            lessons = memory.lessons(loop, self.task, self.shown, outputs, self.checks)
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        return lessons, outcome_of(loop) if self.shown.exposures and not loop.cancelled else None
+        key = self.shown.memory_key
+        if loop.cancelled or not (self.shown.exposures or key):
+            return lessons, None
+        broken = {one.cause.rule for one in lessons if one.cause}
+        causes = [(choice.match, choice.match.cause) for choice in self.shown.choices]
+        again = {match.signature for match, cause in causes if cause and cause.rule in broken}
+        outcome = outcome_of(loop, key)
+        return lessons, replace(outcome, signatures=outcome.signatures | again)
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None

@@ -7,14 +7,18 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import fields
 from functools import cache
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.drive.drive import Run
-from heedful.errors import InvalidInput, NotPassed, UsageError
+from heedful.drive.generate import declared
+from heedful.drive.journal import key_of
+from heedful.errors import InvalidInput, NotPassed, UsageError, check_options
 from heedful.store import open_store
 
 P = ParamSpec("P")
@@ -24,8 +28,13 @@ T = TypeVar("T")
 THREADS = 512
 
 
+# A plain function that is called inside the background loop blocks it until it ends, and so
+# runs in a second background loop; everything that the function calls waits in that loop, too.
+_level: ContextVar[int] = ContextVar("heedful_level", default=0)
+
+
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop(level: int) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "heedful-call"))
 
@@ -57,10 +66,15 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        loop = _loop()
-    else:
-        coroutine.close()
-        raise UsageError("run_sync was called inside an event loop; write `await` there instead")
+        return _wait(coroutine, _level.get())
+    coroutine.close()
+    raise UsageError("run_sync was called inside an event loop; write `await` there instead")
+
+
+def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
+    """Run a coroutine in the background loop `level`, and block this thread until it has ended."""
+    loop, context = _loop(level), copy_context()
+    context.run(_level.set, level)
     tasks: list[asyncio.Task[T]] = []
     ended = threading.Event()
 
@@ -70,7 +84,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         ended.set()
 
     def begin() -> None:
-        tasks.append(loop.create_task(coroutine))
+        tasks.append(loop.create_task(coroutine, context=context))
         tasks[0].add_done_callback(over)
 
     def give_up() -> None:
@@ -90,24 +104,53 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     return tasks[0].result()
 
 
+def _add_hint(
+    takes: Mapping[str, inspect.Parameter], given: list[Any], named: dict[str, Any], hint: str
+) -> None:
+    """Add `hint` to the arguments of a function, if it has a parameter for it."""
+    for place, (name, parameter) in enumerate(takes.items()):
+        if name in ("hint", "feedback"):
+            if place <= len(given) and parameter.kind is not parameter.KEYWORD_ONLY:
+                given.insert(place, hint)
+            else:
+                named[name] = hint
+            return
+
+
+@overload
+def self_correcting(function: Callable[P, T], /) -> Callable[..., T]: ...
+@overload
 def self_correcting(
-    *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
-) -> Callable[[Callable[P, T]], Callable[..., T]]:
+    function: None = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
+) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
+def self_correcting(
+    function: Any = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
+) -> Any:
     """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
 
-    Takes the options of `run`. The decorated function is async if the original function is. Callers
-    pass the task and the arguments that follow the hint, but no hint. If no candidate passes,
-    raises NotPassed with the result, or with `on_exhausted="best"` returns the best candidate. If
-    no candidate was evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`)
-    work too.
+    Takes the options of `run`. The decorated function is async if the original function is. The
+    parameter called `hint` (or `feedback`) gets the feedback; callers do not pass it. A function
+    without such a parameter gets no hint; it may read `heedful.context().hint`. If no candidate
+    passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the best
+    candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
+    `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
     """
+    if function is not None and not callable(function):
+        raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
+    known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
+    check_options("self_correcting", options, [*known, "on_exhausted"])
+    Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
-        parameters = [*inspect.signature(function).parameters, "", ""]
+        key = options.get("memory_key")
+        settings = {**options, "memory_key": key_of(function) if key is None else key}
+        takes = inspect.signature(function).parameters
+        parameters = [*takes, "", ""]
+        returned = declared(function)
         own = 1 if parameters[0] in ("self", "cls") else 0
 
         @functools.wraps(function)
@@ -118,19 +161,25 @@ def self_correcting(
             task, *rest = given or (named.pop(parameters[own]),)
 
             def generate(task: Any, hint: str) -> Any:
-                return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]
+                given, known = [*bound, task, *rest], dict(named)
+                _add_hint(takes, given, known, hint)
+                return function(*given, **known)
 
+            generate.__annotations__["return"] = returned
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
-            result = await Run[Any](task, generate=generate, **options).finish()
+            result = await Run[Any](task, generate=generate, **settings).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate
 
         @functools.wraps(function)
         def called(*args: Any, **named: Any) -> Any:
-            return run_sync(drive(*args, **named))
+            level = _level.get()
+            with suppress(RuntimeError):
+                level += asyncio.get_running_loop() is _loop(level)
+            return _wait(drive(*args, **named), level)
 
         corrected = drive if inspect.iscoroutinefunction(function) else called
         return cast("Callable[..., T]", corrected)
 
-    return decorate
+    return decorate if function is None else decorate(function)

@@ -12,17 +12,27 @@ from typing import Any
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
+from heedful.drive.generate import whole_hint
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
+from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
+from heedful.models.contract import Answer, answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store, runs
+from heedful.store import exposures, loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of an id, which appears in addresses and lists
 REPORT = "report"  # the name of a report's own evaluation among the judges of an attempt
+
+
+def _check_kinds(**wanted: tuple[Any, Any, str]) -> None:
+    """Raise InvalidInput unless each value is of its kind; the last text says what is allowed."""
+    for name, (value, kind, allowed) in wanted.items():
+        if not isinstance(value, kind):
+            raise errors.InvalidInput(name, value, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +54,20 @@ class AttemptReport:
     request: Any = None
     vouched: bool = True
 
+    def __post_init__(self) -> None:
+        _check_kinds(
+            evaluation=(self.evaluation, record.Evaluation | None, "None or an Evaluation"),
+            usage=(self.usage, record.Usage, "a Usage, or the usage of an SDK's answer"),
+            checks=(self.checks, Sequence, "a list of checks"),
+            labels=(self.labels, Mapping, "a mapping of names to texts"),
+            digest=(self.digest, str, "a text"),
+        )
+
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
         evaluation = self.evaluation and codec.to_document(self.evaluation)
-        made = self.output, self.digest, evaluation, codec.to_document(self.usage)
+        made = record.as_data(self.output), self.digest, evaluation, codec.to_document(self.usage)
         parts = (*made, dict(self.labels), self.request, self.reported_as)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -86,22 +105,29 @@ class ReportResult:
     new: bool
 
 
-async def open_loop(
+async def begin_loop(
     store: Store,
     scope: Scope,
     id: str,
     task: Any,
     *,
-    goals: Sequence[record.Goal] = (),
-    policy: decide.Policy = policies.default,
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     context: Any = None,
+    memory_key: str = "",
 ) -> tuple[StoredLoop, bool]:
     """Return the loop with this `id`, created if it is missing, and True if it was created.
 
-    Checks find `context` as `Context.data`. Raises InvalidInput, and Conflict if the loop exists
-    with another task, context, goals or policy.
+    Checks find `context` as `Context.data`. Loops with the same `memory_key` tell each other the
+    rules that they broke. Raises InvalidInput, and Conflict if the loop exists with another task,
+    context, goals, policy or memory key.
     """
-    drive.validate_arguments(id, (), goals, policy, None, None)
+    policy, aims = drive.validate_arguments(id, (), goals, policy, memory_key=memory_key)
+    for name, value in (("task", task), ("context", context)):
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise errors.InvalidInput(name, value, "text or JSON data") from error
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -109,8 +135,9 @@ async def open_loop(
         raise errors.InvalidInput(
             "policy", policy.name, "made of shipped rules: no code of the host"
         )
-    plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
-    return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
+    plain_goals = [codec.to_document(goal) for goal in aims]
+    head = Head(task, plain_goals, plain, context, memory_key=memory_key)
+    return await store.write(scope, loops.begin, id, head)
 
 
 async def report(
@@ -128,7 +155,7 @@ async def report(
     attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
-    journal.journalable(attempt_report.output)
+    data = journal.journalable(attempt_report.output)
     judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
@@ -147,12 +174,154 @@ async def report(
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # Redact as the store does: joined texts can form a secret that no part contains.
         verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
-        entry = journal.decision_entry(loop, policy, verdict, attempt, attempt_report.output)
+        entry = journal.decision_entry(loop, policy, verdict, attempt, data)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
+
+
+@dataclass(eq=False, repr=False)
+class ReportedLoop:
+    """A loop whose attempts your own program makes, such as a graph of agents.
+
+    `open_loop` returns one. `stored` is the loop as the store held it after the last call.
+    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
+    """
+
+    store: Store
+    scope: Scope
+    stored: StoredLoop
+    memory: Memory | None = None
+    checks: Sequence[Check] = ()
+    briefing: Briefing = Briefing()
+
+    @property
+    def loop(self) -> record.Loop:
+        """The loop with its attempts."""
+        return self.stored.loop
+
+    @property
+    def verdict(self) -> decide.Verdict:
+        """The last verdict; Again before the first attempt."""
+        return decide.latest_verdict(self.stored.decisions)
+
+    @property
+    def ended(self) -> bool:
+        """True if no further attempt is to be made."""
+        return isinstance(self.verdict, decide.Done)
+
+    @property
+    def passed(self) -> bool:
+        """True if the loop has ended with a candidate that has no error and meets every goal."""
+        return isinstance(self.verdict, decide.Done) and self.verdict.passed
+
+    @property
+    def candidate(self) -> Any:
+        """The best candidate so far as text or JSON data; None before the first evaluation."""
+        return self.stored.values[self.loop.best - 1] if self.loop.best else None
+
+    @property
+    def hint(self) -> str:
+        """What the next attempt should know: what memory tells, and what was wrong with the last.
+
+        It is "" if there is nothing to tell.
+        """
+        at, told = _context(self.stored), self.briefing
+        return whole_hint(replace(at, examples=told.examples, advice=told.advice))
+
+    async def report(
+        self, output: Any = None, *, attempt: int | None = None, usage: Any = None, **fields: Any
+    ) -> decide.Verdict:
+        """Report an attempt, by default the next one, and return the verdict on it.
+
+        `output` is the candidate, or the answer of an SDK. `usage` is a Usage or the usage of an
+        SDK's answer. Further `fields` are those of AttemptReport. The checks of the loop judge the
+        output. The same report of the same `attempt` again changes nothing. Raises as `run` does,
+        and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput.
+        """
+        errors.check_options("a report", fields, [*AttemptReport.__slots__])
+        if output is None and not {"digest", "evaluation"} & fields.keys():
+            raise errors.UsageError(
+                "the report is empty: give an output, a digest or an evaluation"
+            )
+        answer = answer_of(output) or Answer(output, record.NOTHING)
+        spent = answer.usage if usage is None else usage_of(usage) or usage
+        made = AttemptReport(answer.text, usage=spent, **{"checks": self.checks, **fields})
+        number = len(self.loop.attempts) + 1 if attempt is None else attempt
+        record.check_integer("attempt", number)
+        result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
+        self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
+        return result.verdict
+
+    def explain(self) -> Explanation:
+        """Explain why the loop continued, why it ended, and what would have changed that."""
+        return loops.explained(self.stored)
+
+
+async def open_loop(
+    id: str,
+    task: Any,
+    *,
+    checks: Sequence[Check] = (),
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
+    context: Any = None,
+    memory: Memory | Store | str | None = None,
+    memory_key: str = "",
+    store: Store | str | None = None,
+    scope: Scope | None = None,
+) -> ReportedLoop:
+    """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
+
+    Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
+    With a `memory` the loop is told what earlier loops learnt, and teaches when it ends; loops with
+    the same `memory_key` tell each other the rules that they broke. Checks find `context` as
+    `Context.data`. The `store` is by default that of the memory, or else "heedful.db". Raises
+    InvalidInput, StoreError, and Conflict if the loop exists with another task, context, goals,
+    policy or memory key.
+    """
+    drive.validate_arguments(id, checks, goals, policy)
+    known = memory if memory is None else Memory.of(memory, scope)
+    where = known.store if known else store or "heedful.db"
+    held, scope = open_store(where) if isinstance(where, str) else where, scope or Scope()
+    scope = known.scope if known else scope
+    _check_kinds(
+        id=(id, str, "a text"),
+        store=(held, Store, "a path, :memory: or a Store"),
+        scope=(scope, Scope, "a Scope"),
+    )
+    head: dict[str, Any] = {"goals": goals, "policy": policy, "context": context}
+    head["memory_key"] = memory_key
+    stored, _ = await begin_loop(held, scope, id, task, **head)
+    opened = ReportedLoop(held, scope, stored, known, checks)
+    if known is not None:
+        names = [stop.rule_name(check) for check in checks]
+        begins = not stored.loop.attempts
+        brief = await known.brief(journal.text_of(task), id, begins, memory_key, names)
+        if brief.exposures:
+            await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
+        opened.briefing = brief
+    return opened
+
+
+async def learn(
+    id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
+) -> ReportedLoop:
+    """Learn from a loop that your program has finished: record its attempts, the last one accepted.
+
+    Takes the `options` of `open_loop`, without a policy. Raises the errors of `open_loop` and of
+    `ReportedLoop.report`.
+    """
+    if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
+        raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")
+    policy = decide.Policy((stop.MaxAttempts(len(attempts)),), name="as made")
+    loop = await open_loop(id, task, policy=policy, **options)
+    for number, made in enumerate(attempts, 1):
+        await report(loop.store, loop.scope, id, number, made, loop.memory)
+    loop.stored = await loop.store.read(loop.scope, loops.read, id)
+    return loop
 
 
 async def cancel(
@@ -252,11 +421,7 @@ async def _evaluation(
     """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
-    last = decide.latest_verdict(stored.decisions)
-    hint = last.feedback if isinstance(last, decide.Again) else ""
-    previous = stored.values[-1] if stored.values else None
-    head = stored.head
-    at = Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
+    at = replace(_context(stored), attempt=number)
 
     async def as_reported(*_: object) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
@@ -265,18 +430,25 @@ async def _evaluation(
     return await evaluated(report.output, at, report.checks, own)
 
 
+def _context(stored: StoredLoop) -> Context:
+    """Return the context of the next attempt of a loop."""
+    last, head = decide.latest_verdict(stored.decisions), stored.head
+    hint = last.feedback if isinstance(last, decide.Again) else ""
+    previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
+    return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
+
+
 async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
-    exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    shown = tuple(id for exposure in exposures for id in exposure.examples)
-    brief = Briefing(shown=shown, exposures=exposures)
+    past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
+    brief = Briefing(past, memory_key=snapshot.stored.head.memory_key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
-        passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
-        if passed and memory.embedder is not None:
+        done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
+        if done and (brief.memory_key or done.passed) and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)

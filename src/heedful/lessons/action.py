@@ -132,7 +132,7 @@ class KnownFailure:
         times = "once" if self.runs == 1 else f"in {self.runs} runs"
         same = "this" if self.whole else "an action with this name"
         after = f" ({self.state})" if self.state else ""
-        sure = f"{self.lesson_state}, from {self.trust}"
+        sure = f"{self.lesson_state}, {self.trust}"
         fix = f"\nfix ({sure}): {self.fix}" if self.fix else f"\nno fix is known ({sure})"
         return f"{same} failed {times} and has not worked since{after}: {self.what}{fix}"
 

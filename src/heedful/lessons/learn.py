@@ -5,13 +5,14 @@ Evaluations from other systems also give lessons: a conflict, an unverified clai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust, clip
+from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, Trust, clip
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
@@ -21,12 +22,17 @@ from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
 LONGEST_CHANGE = 100
+# Characters of an output that a finding may quote without quotation marks.
+SHORTEST = 3
+_QUOTED = re.compile(r"""(['"`])([^'"`]+)\1""")
 # How many lessons one loop gives: a thousand findings of one check are not a thousand lessons.
 MOST = 20
 
 
-def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]:
-    """Return the lessons of a loop, or none if its last attempt did not pass.
+def learn(
+    loop: Loop, task: str, outputs: bool = True, memory_key: str = "", checks: Sequence[str] = ()
+) -> tuple[Reflection, ...]:
+    """Return the lessons of a loop that has ended.
 
     A verified lesson is made for each error that an earlier attempt had and the accepted attempt
     does not have, and for each goal that an earlier attempt missed and the accepted attempt meets
@@ -34,19 +40,29 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
     accepted, the only lesson is an unverified example. If `outputs` is false, lessons contain no
     candidates, and an accepted first attempt gives no lesson; an error then counts as corrected
     even if the candidate did not change, because the work can be outside of the candidate.
+
+    With a `memory_key`, the lessons about findings say which rule of this key the loop broke; then
+    a loop that did not pass has lessons, too: one, not verified, for each error. So has a loop
+    whose task or answer is too long for an example. `checks` are the names of the loop's checks.
+    Without a key, these loops have no lessons.
     """
     last = loop.attempts[-1] if loop.attempts else None
-    if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
+    if last is None:
         return ()
-    answer = last.candidate.text or ""
-    if outputs and not all(0 < len(text) <= LONGEST for text in (task, answer)):
+    passed = last.evaluation is not None and last.evaluation.passes(loop.goals)
+    texts = task, last.candidate.text or ""
+    whole = outputs and passed and all(0 < len(text) <= LONGEST for text in texts)
+    if not memory_key and not (passed and whole == outputs):
         return ()
-    if len(loop.attempts) > 1:
-        corrected = _corrected_findings(loop, last.evaluation, differ=outputs)
-        pairs = sorted(corrected, key=lambda pair: -pair[1].severity)[:MOST]
-        return tuple(_lesson(loop, *pair, last, task, outputs) for pair in pairs)
-    if not outputs:
+    if len(loop.attempts) > 1 or not passed:
+        found = _findings(loop, last.evaluation if passed else None, outputs)
+        found.sort(key=lambda pair: -pair[1].severity)
+        accepted, key = last if passed else None, (memory_key, tuple(checks))
+        return tuple(_lesson(loop, *pair, accepted, task, whole, key) for pair in found[:MOST])
+    if not whole:
         return ()
+    assert last.evaluation is not None
+    answer = texts[1]
     first = Reflection(
         "example",
         signature("accepted", "first try"),
@@ -60,55 +76,70 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
     return (first,)
 
 
-def _corrected_findings(
-    loop: Loop, accepted: Evaluation, differ: bool
+def _findings(
+    loop: Loop, accepted: Evaluation | None, differ: bool
 ) -> list[tuple[Attempt, Finding]]:
     """Return each error or missed goal that was corrected, with the last attempt that had it.
 
-    With `differ`, attempts with the same candidate as the accepted attempt are ignored.
+    Without an `accepted` evaluation, return each error instead. With `differ`, attempts with the
+    same candidate as the accepted attempt are ignored.
     """
-    *earlier, last = loop.attempts
+    last = loop.attempts[-1]
     least = record.thousandths(loop.improves.min_gain)
     found: dict[str, tuple[Attempt, Finding]] = {}
-    for attempt in earlier:
+    for attempt in loop.attempts:
         evaluation = attempt.evaluation
-        if evaluation is None or (differ and attempt.candidate.digest == last.candidate.digest):
+        same = differ and attempt.candidate.digest == last.candidate.digest
+        if evaluation is None or evaluation is accepted or (accepted and same):
             continue
         findings = list(evaluation.errors)
-        for goal in evaluation.unmet(loop.goals):
+        for goal in evaluation.unmet(loop.goals) if accepted else ():
             score = evaluation.scores[goal.score]
-            if goal.margin(accepted.scores[goal.score]) - goal.margin(score) >= least:
+            if accepted and goal.margin(accepted.scores[goal.score]) - goal.margin(score) >= least:
                 message = f"{goal.score} {record.format_score(score)} misses {goal}"
                 findings.append(Finding(goal.score, message, key=str(goal)))
         for finding in findings:
-            if finding.key not in accepted.keys:
+            if accepted is None or finding.key not in accepted.keys:
                 found[finding.key] = (attempt, finding)
     return list(found.values())
 
 
 def _lesson(
-    loop: Loop, rejected: Attempt, finding: Finding, accepted: Attempt, task: str, outputs: bool
+    loop: Loop,
+    rejected: Attempt,
+    finding: Finding,
+    accepted: Attempt | None,
+    task: str,
+    outputs: bool,
+    key: tuple[str, tuple[str, ...]],
 ) -> Reflection:
-    """Return the lesson of one corrected finding.
+    """Return the lesson of one finding; if it was never corrected, `accepted` is None.
 
-    The text quotes a short change if the finding has no fix, or if `outputs` is false.
+    The text quotes a short change if the finding has no fix, or if `outputs` is false. `key` has
+    the memory key and the names of the checks of the loop.
     """
+    was, now = rejected.evaluation, accepted.evaluation if accepted else None
     example = Example(
         task,
-        accepted.candidate.text or "",
+        accepted.candidate.text or "" if accepted else "",
         clip(rejected.candidate.text or ""),
         clip(finding.message),
-        dict(rejected.evaluation.scores) if rejected.evaluation else {},
-        dict(accepted.evaluation.scores) if accepted.evaluation else {},
+        dict(was.scores) if was else {},
+        dict(now.scores) if now else {},
         clip(finding.evidence),
     )
-    change = difference(example.rejected, redact(example.accepted))
+    change = difference(example.rejected, redact(example.accepted)) if accepted else ""
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
     text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())
     if not outputs:
         text = text if change in text else f"{text} {change}"
         example = replace(example, task=clip(task), accepted="", rejected="")
+    cause, (memory_key, checks) = None, key
+    if memory_key and was is not None and finding in was.errors:  # not a missed goal
+        checks = (finding.check,) if finding.check in checks else checks
+        rule = _rule_of(finding, rejected.candidate.text or "")
+        cause = Cause(memory_key, rule, checks, finding.severity)
     return Reflection(
         "check",
         signature(finding.check, finding.key),
@@ -117,9 +148,22 @@ def _lesson(
         clip(finding.message),
         loop.id,
         example,
-        "verified",
+        "verified" if accepted else "candidate",
         tags=(finding.check,),
+        cause=cause,
     )
+
+
+def _rule_of(finding: Finding, output: str) -> str:
+    """Return the digest of the rule that a finding says was broken.
+
+    What the finding quotes from the output is masked, because another output breaks the same rule.
+    """
+    key = finding.key
+    if SHORTEST <= len(output) <= LONGEST_CHANGE:
+        key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
+    key = _QUOTED.sub(lambda found: "…" if found[2] in output else found[0], key)
+    return signature(finding.check, key).digest
 
 
 RISE = 0.1

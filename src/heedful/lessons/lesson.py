@@ -119,6 +119,41 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """A rule that loops with one memory key broke; memory tells its lesson to later loops.
+
+    `rule` identifies the rule within the key, `checks` name the checks that may have found the
+    mistake, and `severity` is the highest of its findings. `loops` counts the loops that broke the
+    rule. `mended` is true if one of them broke it and then passed. `quiet` counts the loops that
+    were told the rule and have kept it since it was last broken; from `QUIET` on, it counts all
+    loops of the key.
+    """
+
+    memory_key: str
+    rule: str
+    checks: tuple[str, ...] = ()
+    severity: float = 0.5
+    loops: int = 1
+    mended: bool = False
+    quiet: int = 0
+
+    def rests(self, checks: Sequence[str]) -> str:
+        """Return why a loop with these checks is not told the rule now; "" if it may be told."""
+        if checks and self.checks and not set(checks) & set(self.checks):
+            return f"found by another check, {self.checks[0]}"
+        if not self.mended and self.loops < 2:
+            return "broken in 1 loop and mended in none; told once a second loop breaks it"
+        if self.quiet >= QUIET and self.quiet % TURN:
+            return f"kept by the last {self.quiet} loops; told to one loop in {TURN}"
+        return ""
+
+
+# A rule that this many loops were told and kept is told to one loop in `TURN`.
+QUIET = 20
+TURN = 5
+
+
+@dataclass(frozen=True, slots=True)
 class Reflection:
     """A lesson to be stored: its signature, text, trust and state, and at most one example.
 
@@ -128,7 +163,7 @@ class Reflection:
     `vector` is the embedding of the example's task, or of `text` without an example; `space` names
     the embedder. `source` names the origin of the text, `sources` name others that it depends on,
     `parents` are the ids of examples that this lesson is derived from, and `meta` is further JSON
-    data.
+    data. `cause` is the rule that the loop broke, if loops with its memory key recall it.
     """
 
     kind: str
@@ -150,6 +185,7 @@ class Reflection:
     pinned: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +260,7 @@ class Match:
     digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and `trust` are
     those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
-    examples that are quarantined.
+    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson.
     """
 
     id: int
@@ -246,6 +282,7 @@ class Match:
     useful: float = 1.0
     trust: Trust = "operator"
     meta: Mapping[str, Any] = field(default_factory=dict)
+    cause: Cause | None = None
 
     @property
     def relevance(self) -> float:
@@ -322,12 +359,14 @@ class Outcome:
     """The end of a loop: whether its first attempt passed, and how many model calls it made.
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
+    `memory_key` is the key of the loop, by which its rules are counted.
     """
 
     loop: str
     right_at_once: bool
     calls: int
     signatures: frozenset[str] = frozenset()
+    memory_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,14 +374,15 @@ class Past:
     """The exposures of one loop that the store has recorded.
 
     `ended` counts the loops of the scope with exposures and an outcome. `number` is the position of
-    this loop among them, 0 if it has no outcome. `taught` is true if the lessons of this loop were
-    written by `remember`, and false if they were written with its journal or not yet.
+    this loop among them, 0 if it has no outcome. `memory_key` is the key of the loop, and `waiting`
+    counts what waits in quarantine, at most 100; only `brief` reads these two.
     """
 
     exposures: tuple[Exposure, ...] = ()
     ended: int = 0
     number: int = 0
-    taught: bool = False
+    memory_key: str = ""
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

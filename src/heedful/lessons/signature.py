@@ -252,11 +252,14 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
         yield titles, pattern
 
 
-def own_words(error_type: str, pattern: str, titled: bool) -> str:
-    """Return a pattern without its own title: its error type or, if it is `titled`, any title."""
+def words_of(error_type: str, pattern: str, titled: bool) -> str:
+    """Return the digest of the words of a lesson, by which it is found without its type or tool.
+
+    That is the pattern without its error type or, if it is `titled`, without its first title.
+    """
     found = _TITLE.match(pattern)
     own = found is not None and (titled or (found[1] or "").lower() == error_type.lower())
-    return pattern[found.end() :] if found is not None and own else pattern
+    return bare_digest(pattern[found.end() :] if found is not None and own else pattern)
 
 
 def bare_digest(words: str) -> str:

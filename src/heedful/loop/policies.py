@@ -69,7 +69,8 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     if isinstance(value, str):
         return _written(value)
     if not isinstance(value, Mapping):
-        raise InvalidInput("policy", value, "a preset, or an object that changes one")
+        allowed = 'a preset, text such as "thorough, attempts.limit=6", or an object'
+        raise InvalidInput("policy", value, allowed)
     given = dict(value)
     base = preset(str(given.pop("preset", "default")))
     return _changed(base, given) if given else base

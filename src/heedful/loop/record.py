@@ -203,6 +203,11 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
+        listed = isinstance(self.findings, tuple | list)
+        if not listed or not all(isinstance(found, Finding) for found in self.findings):
+            raise InvalidInput("findings", self.findings, "a tuple of Finding")
+        if not isinstance(self.scores, Mapping):
+            raise InvalidInput("scores", self.scores, 'a mapping such as {"quality": 0.8}')
         check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None:
             check_share("met", self.met)
@@ -263,6 +268,12 @@ class Evaluation:
         return not self.errors and not self.unscored(goals) and not self.unmet(goals)
 
 
+def as_data(value: Any) -> Any:
+    """Return the JSON data of a pydantic object; return any other value unchanged."""
+    dump = None if isinstance(value, str | type) else getattr(value, "model_dump", None)
+    return dump(mode="json") if dump else value
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """The output of an attempt, stored as a digest and, if available, its text."""
@@ -272,11 +283,11 @@ class Candidate:
 
     @classmethod
     def of(cls, value: Any) -> Candidate:
-        """Return a candidate for text or JSON data; for other values, use their `repr`.
+        """Return a candidate for text, JSON data or a pydantic object; for others, use `repr`.
 
         The digest is the first 16 hex digits of the SHA-256 of the text or the canonical JSON.
         """
-        text = value
+        text = value = as_data(value)
         if not isinstance(value, str):
             try:
                 text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)

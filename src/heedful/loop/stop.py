@@ -41,6 +41,12 @@ def rule_name(rule: Callable[..., object]) -> str:
     return str(name or type(rule).__name__)
 
 
+def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
+    """Return the names under which `checks` report; a check may list several in `names`."""
+    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
+    return tuple(str(name) for names in named for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
     """Stop after `limit` attempts, including the first."""

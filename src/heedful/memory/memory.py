@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any, Literal, cast
 
@@ -52,6 +53,7 @@ from heedful.traces.errors import error_lines
 _log = logging.getLogger("heedful")
 
 
+EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 BRIEF = 10_000  # characters of a text that is one error or a few
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
@@ -90,7 +92,10 @@ def space_of(embedder: Embedder | None) -> str:
 
 async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """Return a vector for each text. Raises InvalidInput for vectors that cannot be stored."""
-    vectors = await embedder.embed(texts)
+    answer = embedder.embed(texts)
+    if not hasattr(answer, "__await__"):
+        raise InvalidInput("embedder", embedder.name, "one whose method `embed` is async")
+    vectors = await answer
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
         found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
@@ -137,6 +142,8 @@ class Memory(Transfers):
             check_integer("max_entries", max_entries, 1, ", or None")
         if not isinstance(quota, Quota | None):
             raise InvalidInput("quota", quota, "a Quota, or None")
+        if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
+            raise InvalidInput("embedder", embedder, EMBEDDER)
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -347,36 +354,52 @@ class Memory(Transfers):
 
     @telemetry.search
     async def brief(
-        self, task: str, loop: str, begins: bool = True, examples: bool | None = True
+        self,
+        task: str,
+        loop: str,
+        begins: bool = True,
+        memory_key: str = "",
+        checks: Sequence[str] = (),
+        tell: ranking.Tell = "both",
     ) -> Briefing:
         """Return what to show a loop before its task, and what is withheld from it at random.
 
         What is withheld depends only on scope, loop and lesson. If the store has exposures of the
         loop, the loop is shown the same lessons again. If not, it is shown lessons only if it
-        `begins`. With `examples=False` it is shown only lessons without an accepted output (lessons
-        from checks only if they are about this very task); with None, these lessons and worked
-        examples.
+        `begins`. Rules of the `memory_key`, by default that of the stored loop, are shown only to
+        loops with a check that may find their mistake: `checks` are names, and without names all
+        rules are shown. `tell` is "rules" (lessons without an accepted output), "examples" (with
+        one) or "both".
         """
         space, vector = await self._embed(task)
-        found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
-        past = await self.store.read(self.scope, exposure_store.past, loop)
-        if past.exposures:
-            before = {id for one in past.exposures for id in one.examples}
-            found = [one for one in found if one.id in before]
-        now = time.time()
-        chosen = ranking.choose_for_loop(task, found, now, examples)
+        find = partial(search.search, text=task, space=space, vector=vector, limit=LEG)
+        read = exposure_store.brief
+        found, past = await self.store.read(self.scope, read, loop, memory_key, find)
+        before = frozenset(id for one in past.exposures for id in one.examples)
+        chosen, missed = ranking.choose_for_loop(
+            task, found, time.time(), tell, checks, before if past.exposures else None
+        )
         share = self.holdout if past.ended >= ranking.FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
         exposures = past.exposures or (
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
         ids = {id for exposure in exposures for id in exposure.examples}
-        found = [match for match in chosen if match.id in ids]
-        shown = tuple(match.id for match in found)
-        return Briefing(shown, tuple(exposures), space, vector, tuple(found))
+        choices = [
+            ranking.Choice(match, "told" if match.id in ids else "withheld")
+            for match in chosen
+            if exposures
+        ]
+        known = past.memory_key, past.waiting, (*choices, *missed)
+        return Briefing(tuple(exposures), space, vector, *known)
 
     def lessons(
-        self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
+        self,
+        loop: Loop,
+        task: str,
+        briefing: Briefing,
+        outputs: bool = True,
+        checks: Sequence[str] = (),
     ) -> tuple[Reflection, ...]:
         """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
 
@@ -384,7 +407,8 @@ class Memory(Transfers):
         """
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
         origin |= {"space": briefing.space, "vector": briefing.vector}
-        return tuple(replace(lesson, **origin) for lesson in learn(loop, task, outputs))
+        found = learn(loop, task, outputs, briefing.memory_key, checks)
+        return tuple(replace(lesson, **origin) for lesson in found)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""

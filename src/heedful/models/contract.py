@@ -35,6 +35,58 @@ class Answer:
     finish: Literal["stop", "length"] = "stop"
 
 
+# The names of token counts in the answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google. The
+# first group whose first name is there counts, and the counts of a group are added.
+_CACHED = "cache_creation_input_tokens cache_read_input_tokens"
+_PROMPT = ("prompt_tokens", f"input_tokens {_CACHED}", "prompt_token_count")
+_COMPLETION = ("completion_tokens", "output_tokens", "candidates_token_count thoughts_token_count")
+
+
+def _part(value: Any, *path: str | int) -> Any:
+    """Return the end of a path of attributes, keys and indices; None if it is missing."""
+    for step in path:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list | tuple) and len(value) > step else None
+        else:
+            value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
+    return value
+
+
+def _count(usage: Any, groups: Sequence[str]) -> int | None:
+    for first, *more in map(str.split, groups):
+        if isinstance(count := _part(usage, first), int):
+            return count + sum(_part(usage, name) or 0 for name in more)
+    return None
+
+
+def usage_of(value: Any) -> Usage | None:
+    """Return the usage in the answer of an SDK or in its usage object, None for other values."""
+    if isinstance(value, Usage):
+        return value
+    for usage in (_part(value, "usage"), _part(value, "usage_metadata"), value):
+        prompt, completion = _count(usage, _PROMPT), _count(usage, _COMPLETION)
+        if prompt is not None or completion is not None:
+            return Usage(1, prompt or 0, completion or 0, float(_part(usage, "cost") or 0))
+    return None
+
+
+def answer_of(value: Any) -> Answer | None:
+    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its shape.
+
+    Its text may be an object that the SDK has parsed. Returns None for a value of another shape.
+    """
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, str) or (usage := usage_of(value)) is None:
+        return None
+    blocks, message = _part(value, "content"), _part(value, "choices", 0, "message")
+    texts = [_part(block, "text") for block in blocks] if isinstance(blocks, list | tuple) else []
+    said = [_part(message, "parsed"), _part(message, "content")]
+    said += [_part(value, name) for name in ("output_parsed", "output_text", "parsed", "text")]
+    said += ["".join(filter(None, texts))] * bool(texts)
+    return next((Answer(text, usage) for text in said if text is not None), None)
+
+
 @runtime_checkable
 class Model(Protocol):
     """A chat model; the adapters are the modules of `heedful.models`."""

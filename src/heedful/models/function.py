@@ -15,7 +15,7 @@ from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
 from heedful.models import call as calls
-from heedful.models.contract import Answer, Message
+from heedful.models.contract import Answer, Message, answer_of
 
 
 class Function:
@@ -68,13 +68,12 @@ class Function:
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
             outcomes = await asyncio.gather(ask(), return_exceptions=True)
-        answer = _checked(f"model {self.name!r}", outcomes[0])
+        answer = said = _checked(f"model {self.name!r}", outcomes[0])
         seconds = time.monotonic() - begun
-        if isinstance(answer, str):
-            answer = Answer(answer)
-        if not isinstance(answer, Answer):
-            what = f"model {self.name!r} returned {type(answer).__name__}, not str or Answer"
-            raise MalformedAnswer(what, repr(answer))
+        answer = Answer(answer) if isinstance(answer, str) else answer_of(answer)
+        if answer is None or not isinstance(answer.text, str):
+            what = f"model {self.name!r} returned {type(said).__name__}, not str or Answer"
+            raise MalformedAnswer(what, repr(said))
         usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
         return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 

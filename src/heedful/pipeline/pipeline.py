@@ -13,9 +13,10 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
+from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
-from heedful.drive.journal import Journal
+from heedful.drive.journal import LONGEST_KEY, Journal, key_of
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
@@ -25,7 +26,7 @@ from heedful.models import open_model
 from heedful.models.contract import Model
 from heedful.pages.report import write, write_attempt
 from heedful.pipeline import stages
-from heedful.pipeline.stages import Effect, Stage, StageState, Unvalidated, Work
+from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import sanitize
 from heedful.store import exposures, open_store, patterns, runs
@@ -115,14 +116,15 @@ class StageOptions(TypedDict, total=False):
     name: str
     checks: Sequence[Check]
     evaluate: Evaluate | None
-    goals: Sequence[record.Goal]
+    goals: Sequence[record.Goal | str]
     retries: int | None
-    policy: decide.Policy | None
+    policy: decide.Policy | str | None
     model: Model | Writer | str | None
     on_exhausted: runs.Exhausted | None
     on_unvalidated: Unvalidated | None
     timeout: float | None
-    rerun: bool
+    rerun: bool | None
+    memory_key: str | None
 
 
 class Pipeline:
@@ -130,11 +132,11 @@ class Pipeline:
 
     `on_exhausted` says how a run continues after a stage that never passed: "continue" with the
     last attempt, "best" with the best attempt, or "halt". `on_unvalidated` does the same for a
-    stage that could not be judged because a check raised: "continue" or "halt". With `memory`, the
-    first attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None
-    stores nothing. `reports` is a folder for a report of each attempt and each run. `progress=True`
-    prints progress on standard error, False does not, and None prints it on a terminal. `settings`
-    limit the attempts. Raises InvalidInput.
+    stage that could not be judged because a check raised: "continue" or "halt". `rerun` is the
+    default of the stages, see `stage`. With `memory`, the first attempt of a stage gets the lessons
+    of earlier runs. `store` makes runs durable; None stores nothing. `reports` is a folder for a
+    report of each attempt and each run. `progress=True` prints progress on standard error, False
+    does not, and None prints it on a terminal. `settings` limit the attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -143,6 +145,7 @@ class Pipeline:
         *,
         on_exhausted: runs.Exhausted = "continue",
         on_unvalidated: Unvalidated = "continue",
+        rerun: bool = False,
         memory: Memory | Store | str | None = None,
         store: Store | str | None = "heedful.db",
         scope: Scope | None = None,
@@ -154,6 +157,7 @@ class Pipeline:
         self.name: str = _check_name("name of a pipeline", name)
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
+        self.rerun: bool = rerun
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
         self.store: Store | None = open_store(store) if isinstance(store, str) else store
@@ -178,9 +182,12 @@ class Pipeline:
         returns a prompt, and the model's answer is the output. `retries` counts attempts after the
         first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
         stores outputs as JSON. It can be resumed after a stage with another output, such as a data
-        frame, only if `rerun` is true: then the stage runs again. Raises InvalidInput.
+        frame, only if `rerun` is true: then the stage runs again. `memory_key` is that of `run`, by
+        default the module and name of the function, or else the names of pipeline and stage. Raises
+        InvalidInput.
         """
-        given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
+        errors.check_options("a stage", options, [*StageOptions.__annotations__])
+        given: dict[str, Any] = {name: getattr(self, name) for name in (*CHOICES, "rerun")}
         given |= {name: value for name, value in options.items() if value is not None}
         _check_choices(given)
         retries, model = given.pop("retries", None), given.pop("model", None)
@@ -197,9 +204,13 @@ class Pipeline:
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
-            stage = Stage(**{**given, "name": name, "function": function})
-            validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
-            self.stages = (*self.stages, stage)
+            key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
+            stage = Stage(**{**key, "name": name, "function": function})
+            policy, goals = validate_arguments(
+                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout),
+                *(stage.evaluate, stage.memory_key),
+            )
+            self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
             return function
 
         return add if function is None else add(function)
@@ -220,12 +231,17 @@ class Pipeline:
         With the `id` of an interrupted run, the run continues at the first stage that has not
         ended; pass the same initial state. The output of an ended stage is restored from the store.
         Raises StageFailed, ModelError, StoreError or LeaseLost; the run can be resumed. Raises
-        NotJournalable, before a stage runs, if the output of an ended stage was not stored.
+        CheckFailed if a check needs a package that is not installed. Raises before a stage runs:
+        PackageMissing if checks cannot read data frames; NotJournalable if the output of an ended
+        stage was not stored.
         """
         if id:
             _check_name("id of a run", id)
         if not self.stages:
             raise errors.InvalidInput("stages", (), "at least one, added by @pipeline.stage")
+        for check in (check for stage in self.stages for check in stage.checks):
+            if isinstance(check, TableCheck):
+                check.check_packages()
         return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
@@ -349,6 +365,9 @@ class PipelineRun:
             report = replace(report, ended=past[-1].decided)
         else:
             await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
+        if pipeline.memory is not None:
+            held = pipeline.memory
+            report = await runs.with_recalled(held.store, held.scope, report)
         report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
@@ -422,7 +441,8 @@ class StageRunner:
             data=self._attempts.state,
             timeout=stage.timeout,
             feedback=self._feedback,
-            examples=stage.writer is not None,
+            tell="both" if stage.writer else "rules",
+            memory_key=stage.memory_key,
         )
         run.stage = StageHead(
             self._run.id,
@@ -474,7 +494,7 @@ class StageRunner:
         except errors.InvalidInput as error:  # the state differs from before; no check is to blame
             raise self._failed(error) from error
         if isinstance(at.previous, Mapping):  # otherwise it is what a model wrote, or None
-            at = replace(at, previous=Effect.of(at.previous).changed.get(stage.name))
+            at = replace(at, previous=self._attempts.previous(at))
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
@@ -492,7 +512,9 @@ class StageRunner:
         for error in sorted(evaluation.errors, key=lambda error: -error.severity)[:MOST]:
             known = signature(error.check, error.key)
             for lesson in (await memory.store.read(memory.scope, patterns.seen, known)).lessons:
-                active = lesson["state"] in ("candidate", "verified")
+                # A mistake that nobody has put right yet is a candidate of the kind "check".
+                candidate = lesson["state"] == "candidate" and lesson["kind"] != "check"
+                active = candidate or lesson["state"] == "verified"
                 if active and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
@@ -523,7 +545,12 @@ class StageRunner:
 
 
 def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
-    """Return the finding for a check that raised; the finding is a warning, not an error."""
+    """Return the finding for a check that raised: a warning, not an error.
+
+    Raises the error if a package is missing.
+    """
+    if isinstance(error.__cause__, ImportError):
+        raise error
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
@@ -538,10 +565,10 @@ async def validate(
     output; if it raises again, the stage is not validated. Raises InvalidInput.
     """
     _check_name("name of a stage", stage)
-    validate_arguments("", checks, (), policies.stage, None, None)
+    validate_arguments("", checks, (), policies.stage)
     began, at = time.monotonic(), Context(stage, data=state)
     evaluation = await evaluated(output, at, checks, None, _instead)
     usage = record.Usage(seconds=time.monotonic() - began)
-    names = stages.check_names(checks)
+    names = stop.check_names(checks)
     made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
     return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())

@@ -9,15 +9,18 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any, Literal
 
+from heedful.checks import tables
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.checks.numbers import Column, short
 from heedful.drive.generate import Writer
-from heedful.errors import InvalidInput, NotJournalable, StageFailed
+from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
-from heedful.loop.stop import rule_name
+from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.
@@ -26,6 +29,10 @@ LOOSE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
     "file and return the path, or declare the stage with rerun=True (it runs again)"
 )
+# Rows and columns of a data frame that a report shows.
+HEAD = 5
+COLUMNS = 20
+CELLS = 1_000_000  # a larger frame is described without its columns, in time for the next attempt
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
 
@@ -45,17 +52,12 @@ class Stage:
     on_unvalidated: Unvalidated = "continue"
     timeout: float | None = None
     rerun: bool = False
+    memory_key: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
         return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
-
-
-def check_names(checks: Sequence[Check | Evaluate]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in `names`."""
-    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
-    return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class Before:
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
         before, known, kept = self._fields.get(name, (None, None, None))
-        if text is None and type(value) is type(kept) and _is_frame(value):
-            return bool(kept.equals(value))
+        if text is None and _is_frame(value):
+            return _equal(kept, value)
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
@@ -136,6 +138,33 @@ def _copy(value: Any, text: str | None, always: bool = False) -> Any:
 def _is_frame(value: Any) -> bool:
     """Return True for a data frame of pandas or polars, and for a table of pyarrow."""
     return all(hasattr(type(value), name) for name in ("equals", "columns"))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return True for the same object, and for equal data frames."""
+    frames = type(one) is type(other) and _is_frame(one)
+    return one is other or (frames and bool(one.equals(other)))
+
+
+def described(value: Any) -> str:
+    """Describe a data frame or an array: its shape, columns and first rows; "" for others."""
+    sizes = getattr(value, "shape", ())
+    sized = isinstance(sizes, tuple) and sizes and all(isinstance(size, int) for size in sizes)
+    if not sized or not hasattr(value, "__getitem__"):
+        return ""
+    columns: list[Column] = []
+    with suppress(PackageMissing, tables.TableError):
+        table = tables.open_table(value if prod(sizes) < CELLS else None)
+        columns += map(Column, table.columns)
+        for batch in table.batches(table.columns):
+            for column, cells in zip(columns, batch, strict=True):
+                column.add(*tables.to_numbers(cells))
+    known = [column for column in columns if column.n]
+    ranges = [f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}" for c in known]
+    head = value.head(HEAD) if hasattr(value, "head") else value[:HEAD]
+    return "\n".join(
+        [f", {' × '.join(map(str, sizes))}", *ranges[:COLUMNS], f"first rows:\n{head}"]
+    )
 
 
 def written(value: Any) -> str | None:
@@ -241,22 +270,36 @@ class StageState:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
         self._effects[at.attempt], self._latest = effect, at.attempt
-        if not self.run:
-            return effect.plain()
-        loose = {n: type(v).__name__ for n, v in effect.changed.items() if written(v) is None}
+        loose = {
+            name: self._described(name, value, at.attempt)
+            for name, value in effect.changed.items()
+            if written(value) is None
+        }
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
         # Changes inside a value that JSON cannot represent are not seen here, except in a frame.
         again = {"rerun": loose} if loose or self.stage.rerun else {}
-        self.unstored = "" if self.stage.rerun else self._unstored(loose)
+        self.unstored = self._unstored(loose) if self.run and not self.stage.rerun else ""
         return Effect(kept, effect.gone).plain() | again
 
+    def _described(self, name: str, value: Any, attempt: int) -> str:
+        """Describe a value that is not stored; equal values have equal descriptions."""
+        for earlier, effect in reversed(self._effects.items()):
+            if _equal(effect.changed.get(name), value):
+                attempt = earlier
+        return f"{type(value).__name__} of attempt {attempt}{described(value)}"
+
     def _unstored(self, loose: Mapping[str, str]) -> str:
-        """Return a text about a value that is not stored, with its type; "" without such values."""
+        """Return a text about the first value of `loose`, with its type; "" without values."""
         for name, kind in loose.items():
             own = name == self.stage.name
             what = "its output" if own else f"what it left in the state as {name!r}"
-            return LOOSE.format(self.stage.name, what, kind)
+            return LOOSE.format(self.stage.name, what, kind.split()[0])
         return ""
+
+    def previous(self, at: Context) -> Any:
+        """Return the output of the attempt before, None if it is not known."""
+        before = self._effects.get(at.attempt - 1) or Effect.of(at.previous)
+        return before.changed.get(self.stage.name)
 
     async def output(self, candidate: Any, at: Context) -> Any:
         """Return the output of an attempt, or else the state after it. Raises StageFailed."""

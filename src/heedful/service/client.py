@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
-from heedful.lessons.action import ActionHistory, KnownFailure
+from heedful.lessons.action import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -186,14 +186,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
+        memory_key: str = "",
     ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
-        `Context.data`. Raises Conflict if the existing loop has another task, context, goals or
-        policy.
+        `Context.data`. Loops with the same `memory_key` tell each other the rules that they broke.
+        Raises Conflict if the existing loop has another task, context, goals, policy or memory key.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
+        body |= {"memory_key": memory_key} if memory_key else {}
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
@@ -295,9 +297,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
         """Return how an action failed before and what mended it, as `Memory.before` does."""
         body = {"tool": tool, "arguments": arguments}
-        answer = await self.call("POST", "before", body=body)
-        failures = tuple(KnownFailure(**one) for one in answer["failures"])
-        return ActionHistory(failures, tuple(answer["waiting"]))
+        return await self._ask(ActionHistory, "POST", "before", body=body)
 
     async def recall(
         self,

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
-from heedful.lessons.action import KnownFailure
+from heedful.lessons.action import ActionHistory
 from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.memory.draft import Claim
@@ -60,6 +60,7 @@ Short = Annotated[Text, Field(max_length=2_000)]
 Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
+MemoryKey = Annotated[Text, Field(max_length=200)]
 LoopName = Annotated[Name, AfterValidator(_loop_name)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -106,6 +107,9 @@ Kind = Literal["check", "error", "example", "reflection", "strategy"]
 class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
+    Loops with the same `memory_key`, such as the name of what makes the attempts, tell each other
+    the rules that they broke, whatever their tasks.
+
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default, the policy of
     the service applies.
     """
@@ -114,6 +118,7 @@ class NewLoop(Body):
     context: Plain = None
     goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
     policy: Notation | None = None
+    memory_key: MemoryKey = ""
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
@@ -296,6 +301,7 @@ class LoopRecord(LoopSummary):
 
     task: JsonValue
     context: JsonValue
+    memory_key: str
     goals: list[Document]
     policy: Document
     usage: Document
@@ -513,15 +519,7 @@ class ActionQuestion(Body):
     arguments: dict[str, Any] | ErrorText
 
 
-class ActionAnswer(Answer):
-    """How the action failed before; empty if it has worked since.
-
-    The texts of the lessons `waiting` are not shown; `release` is the command that releases them.
-    """
-
-    failures: list[KnownFailure]
-    waiting: list[int]
-    release: str
+ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
 
 
 class SeenLesson(LessonSummary):
@@ -612,6 +610,7 @@ class NewOutcome(Body):
     right_at_once: bool
     calls: Annotated[int, Field(ge=0, le=2**31 - 1)]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
+    memory_key: MemoryKey = ""
 
 
 @dataclass(frozen=True, slots=True)

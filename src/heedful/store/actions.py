@@ -84,7 +84,7 @@ def before(db: Db, scope: Scope, action: Action) -> ActionHistory:
                 same,
             )
         )
-    return ActionHistory(tuple(failures), tuple(waiting))
+    return ActionHistory(tuple(failures), tuple(sorted(set(waiting))))
 
 
 def is_held(row: Row) -> bool:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Quota, Reflection, Remembered, Scope
 from heedful.lessons.proof import Case, Cases, Comparison
+from heedful.store import search
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
-from heedful.store.store import SKIP, Db, from_row, key_of
+from heedful.store.store import SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
+WAITING = 100  # texts in quarantine are counted up to this number
 
 
 def remember(
@@ -71,20 +73,41 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
 def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
     """Insert the outcome of a loop, and update the counters of the lessons shown to the loop.
 
-    Does nothing and returns False if the loop has no exposures, or has an outcome already.
+    Does nothing and returns False if the loop has no exposures, or has an outcome already. Counts
+    the loop for the rules of its memory key; a rule that it broke is written later.
     """
     values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
     new = db.one("insert_outcome", scope, **values, now=at) is not None
     if new:
         db.run("count_outcome", {**key_of(scope), **values})
+    if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
+        db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
     return new
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
     """Return what the store knows of the exposures and the outcome of a loop."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
-    exposed = tuple(shown_to(db, scope, loop))
-    return records.Past(exposed, row["ended"], row["number"], bool(row["taught"]))
+    return records.Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"])
+
+
+def brief(
+    db: Db,
+    scope: Scope,
+    loop: str,
+    memory_key: str,
+    find: Callable[[Db, Scope], list[records.Match]],
+) -> tuple[list[records.Match], records.Past]:
+    """Return what `find` finds and the rules of the key, and what is known of the loop.
+
+    The key is `memory_key`, or else that of the stored loop. Rules have a `cause`.
+    """
+    if not memory_key:
+        rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
+        memory_key = rows[0]["memory_key"] if rows else ""
+    found = [*find(db, scope), *(search.by_cause(db, scope, memory_key) if memory_key else ())]
+    waiting = len(db.run("held", {"scope": token(scope), "most": WAITING}).fetchall())
+    return found, replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
@@ -92,6 +115,16 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     columns = "kind || '/' || signature as lesson, exposure.*"
     rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
     return [from_row(Exposure, row) for row in rows]
+
+
+def told(db: Db, scope: Scope, loops: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return, for each loop, a line for each lesson that memory told it or withheld from it."""
+    every = [db.all("read_told", scope, loop=loop) for loop in loops]
+    held = {True: "", False: ", withheld to measure whether it helps"}
+    return [
+        tuple(f"lesson {row['id']}{held[bool(row['shown'])]}: {row['text']}" for row in rows)
+        for rows in every
+    ]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:

@@ -18,9 +18,9 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Cause, Example, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import MASK
-from heedful.lessons.signature import bare_digest, own_words, signature
+from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
@@ -169,19 +169,31 @@ def upsert(
     for one in reflections:
         if (stamped := assign_trust(db, key, one)) is not None:
             answers.append(_upsert(db, key, stamped, now))
+            if stamped.cause is not None:
+                _break(db, key, stamped, stamped.cause, now)
             if quota is not None and stamped.state == "quarantined":
                 check_quota(db, key, storable(stamped.source), quota)
     return answers
 
 
+def _break(db: Db, key: Plain, one: Reflection, cause: Cause, now: float) -> None:
+    """Record that the loop of a lesson broke a rule."""
+    broken = {"checks": json.dumps(cause.checks), "mended": one.state == "verified", "now": now}
+    named = {"kind": one.kind, "signature": one.signature.digest, "loop": one.loop}
+    db.run("upsert_cause", {**key, **asdict(cause), **named, **broken})
+
+
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
+    name, titled = reflection.signature, reflection.kind == "reflection"
+    if reflection.kind == "error" and "\n" in reflection.sighting.strip():
+        name = signature("", error_line(reflection.sighting))
     values = {
         **key,
         **{name: getattr(reflection, name) for name in PLAIN},
         **{name: storable(getattr(reflection, name)) for name in ("error_type", "text", "source")},
         "signature": reflection.signature.digest,
         "pattern": storable(reflection.signature.pattern),
-        "words": words_of(reflection),
+        "words": words_of(reflection.error_type, storable(name.pattern), titled),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
         "meta": json.dumps(redact_data(dict(reflection.meta))),
         "parents": json.dumps(reflection.parents),
@@ -208,14 +220,6 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         (one,) = db.select("id, state, trust", "example", {"reflection": id, **key})
         stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
-
-
-def words_of(reflection: Reflection) -> str:
-    """Return the digest of the words of an error, by which it is found without its type or tool."""
-    name, titled = reflection.signature, reflection.kind == "reflection"
-    if reflection.kind == "error" and "\n" in reflection.sighting.strip():
-        name = signature("", error_line(reflection.sighting))
-    return bare_digest(own_words(reflection.error_type, storable(name.pattern), titled))
 
 
 def known(db: Db, scope: Scope, wanted: Sequence[Reflection | None]) -> tuple[Remembered, ...]:

@@ -112,13 +112,13 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     """Return the loop, and True if it is new; create the loop, without a driver, if necessary.
 
-    Raises Conflict if the stored loop has another task, context, goals or policy.
+    Raises Conflict if the stored loop has another task, context, goals, policy or memory key.
     """
     row = db.one("read_loop", scope, id=id)
     if row is None:
         _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
-    _same(row, head, HEAD)
+    _same(row, head, (*HEAD, "memory_key"))
     return _stored(db, row), False
 
 
@@ -321,6 +321,7 @@ def _columns(head: Head) -> dict[str, str]:
     return {
         **{part: dump(getattr(head, part)) for part in HEAD},
         "kind": head.kind,
+        "memory_key": head.memory_key,
         "run": storable(stage.run) if stage else "",
         "stage": storable(stage.name) if stage else "",
         "settings": dump(stage and {name: getattr(stage, name) for name in SETTINGS}),
@@ -399,7 +400,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         settings = json.loads(row["settings"])
         settings["checks"] = tuple(settings["checks"])
         stage = StageHead(row["run"], row["stage"], **settings)
-    head = Head(task, goals, policy, context, row["kind"], stage)
+    head = Head(task, goals, policy, context, row["kind"], stage, row["memory_key"])
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, g) for g in head.goals),

@@ -37,7 +37,8 @@ class Head:
     """The data that is stored when a loop begins: its task, and its goals and policy as plain data.
 
     `context` becomes the `Context.data` of the checks, unless the driver of the loop sets it.
-    `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage of a run.
+    `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage of a run. Loops with
+    the same `memory_key` tell each other the rules that they broke; "" tells none.
     """
 
     task: Any
@@ -46,6 +47,7 @@ class Head:
     context: Any = None
     kind: Kind = "loop"
     stage: StageHead | None = None
+    memory_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
-from heedful.store import loops
+from heedful.store import exposures, loops
 from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
 
@@ -110,7 +110,8 @@ class StageReport:
 
     `kept` is the number of the attempt whose output the run used. `action` says how the stage
     ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
-    best attempt), halted, open (interrupted) or not_run.
+    best attempt), halted, open (interrupted) or not_run. `recalled` has a line for each lesson that
+    memory told the stage before its first attempt, or withheld from it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class StageReport:
     action: Action
     attempts: tuple[StageAttempt, ...] = ()
     kept: int | None = None
+    recalled: tuple[str, ...] = ()
 
     @property
     def degraded(self) -> bool:
@@ -133,7 +135,7 @@ class StageReport:
         """Return the report as JSON data."""
         attempts = [{**one.plain(), "output": one.output} for one in self.attempts]
         plain = {name: getattr(self, name) for name in ("name", "status", "action", "kept")}
-        return {**plain, "attempts": attempts}
+        return {**plain, "recalled": list(self.recalled), "attempts": attempts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +286,11 @@ def stage_attempt(
     if not stage.model:
         with suppress(ValueError, AttributeError):  # a value that only Python can write
             changed, *more = json.loads(output).values()
-            if not more and changed.keys() == {stage.name}:  # the stage changed only its own output
+            if not any(more) and changed.keys() == {stage.name}:  # it changed only its own output
                 output = json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
+            elif more and (loose := json.loads(output).get("rerun")):
+                rest = [json.dumps(changed, ensure_ascii=False)] * bool(changed)
+                output = "\n".join([*(f"{name}: {text}" for name, text in loose.items()), *rest])
     return StageAttempt(
         stage.name,
         stage.run,
@@ -377,7 +382,16 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     )
     last = stored.decisions[-1] if stored.decisions else None
     ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
-    return Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
+    report = Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
+    return await with_recalled(store, scope, report)
+
+
+async def with_recalled(store: Store, scope: Scope, report: Report) -> Report:
+    """Return the report with what the memory in `store` told each stage."""
+    names = [loop_of(report.run, stage.name) for stage in report.stages]
+    told = await store.read(scope, exposures.told, names)
+    pairs = zip(report.stages, told, strict=True)
+    return replace(report, stages=tuple(replace(one, recalled=lines) for one, lines in pairs))
 
 
 async def stages_of(

@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
+from heedful.lessons.lesson import ANY, Cause, Example, Filter, Match, Scope
 from heedful.lessons.words import coverage, weights, words
 from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, short, storable, token
 
@@ -272,6 +272,7 @@ def search(
     for id in every or keyword | cosine:
         row = one.rows[id]
         measured = {
+            "cause": None,
             "cosine": cosine.get(id),
             "keyword": keyword.get(id),
             "coverage": coverage(weighed, frozenset(row["words"].split(" "))),
@@ -393,6 +394,21 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
 
 
+def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
+    """Return the rules that loops of this memory key broke: at most `MOST_RULES`, worst first.
+
+    The match of a rule has no accepted output and no score, but a `cause`.
+    """
+    found = []
+    unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0}
+    for row in db.all("by_cause", scope, memory_key=memory_key, limit=MOST_RULES):
+        values = {"lesson": row["text"], "example": Example(row["task"], "")}
+        found.append(from_row(Match, row, cause=from_row(Cause, row), **values, **unscored))
+    return found
+
+
+# The rules of a key that are read: two of them are told.
+MOST_RULES = 50
 # The characters of a blank task. A blank task gets no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 

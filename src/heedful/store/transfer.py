@@ -34,7 +34,7 @@ from heedful.lessons.lesson import (
     clip,
     digest_of,
 )
-from heedful.lessons.signature import bare_digest, own_words
+from heedful.lessons.signature import words_of
 from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
@@ -224,6 +224,26 @@ class ActionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRecord:
+    """A rule that loops of a memory key broke, `loop` the last of them; the fields are in `Cause`.
+
+    `lesson` has the words of the rule.
+    """
+
+    type: Literal["cause"] = "cause"
+    memory_key: Annotated[str, Must(max_length=200)]
+    rule: Mark
+    lesson: Name
+    checks: tuple[str, ...]
+    severity: Share
+    loops: Annotated[int, Must(ge=1, le=2**53)]
+    loop: str
+    mended: bool
+    quiet: Count
+    at: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line of an export: the number of lines before it, and their SHA-256."""
 
@@ -242,9 +262,13 @@ Record = (
     | RulingRecord
     | LinkRecord
     | ActionRecord
+    | CauseRecord
     | End
 )
 R = TypeVar("R", bound=Record)
+
+
+EXPORTED = (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord, ActionRecord, CauseRecord)
 
 
 def encode(record: Record) -> bytes:
@@ -314,7 +338,7 @@ def export_records(db: Db, scope: Scope) -> Iterator[Record]:
             examples.append(_record(ExampleRecord, one, **named))
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord, ActionRecord):
+    for kind in EXPORTED:
         rows = db.run(f"export_{fields(kind)[0].default}s", key)
         by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
         yield from (by_line[line] for line in sorted(by_line))
@@ -447,42 +471,33 @@ class _Import:
             self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
 
     def write(self, record: Record) -> bool:
-        match record:
-            case LessonRecord():
-                return self._lesson(record)
-            case ExampleRecord():
-                return self._example(record)
-            case SightingRecord():
-                return self._sighting(record)
-            case ExposureRecord():
-                loop, coin = self._loop(record.loop, record.at), (record.share, record.together)
-                one = Exposure(record.lesson, loop, record.shown, "", *coin)
-                args = (record.among, record.at)
-                return exposures.insert_exposure(self._db, self._scope, one, *args)
-            case OutcomeRecord():
-                loop, errors = (
-                    self._loop(record.loop, record.began),
-                    map(storable, record.signatures),
-                )
-                end = Outcome(loop, record.right_at_once, record.calls, frozenset(errors))
-                return exposures.insert_outcome(self._db, self._scope, end, record.at)
-            case RulingRecord():
-                return self._ruling(record)
-            case LinkRecord():
-                # Without a person who vouches, only links between imported lessons are written.
-                source = "" if self._by else self._source
-                values = {**self._key, **asdict(record), "source": source}
-                written = self._db.run("import_link", values)
-            case ActionRecord():
-                if (lesson := self._find(record.lesson)) is None:
-                    return False
-                named = {"source": storable(record.source), "record": json.dumps(record.record)}
-                times = {"failed": record.failed, "worked": record.worked}
-                key = {**key_of(self._scope), "digest": record.digest, "reflection": lesson["id"]}
-                written = self._db.insert("action", {**key, **named, **times}, SKIP)
-            case _:
-                raise TypeError(f"a {record.type} line is not stored")
-        return bool(written.rowcount)
+        """Write a record by the method with the name of its type; return whether it is new."""
+        return bool(getattr(self, f"_{record.type}")(record))
+
+    def _exposure(self, record: ExposureRecord) -> bool:
+        loop, coin = self._loop(record.loop, record.at), (record.share, record.together)
+        one = Exposure(record.lesson, loop, record.shown, "", *coin)
+        args = (record.among, record.at)
+        return exposures.insert_exposure(self._db, self._scope, one, *args)
+
+    def _outcome(self, record: OutcomeRecord) -> bool:
+        loop, errors = self._loop(record.loop, record.began), map(storable, record.signatures)
+        end = Outcome(loop, record.right_at_once, record.calls, frozenset(errors))
+        return exposures.insert_outcome(self._db, self._scope, end, record.at)
+
+    def _link(self, record: LinkRecord) -> bool:
+        # Without a person who vouches, only links between imported lessons are written.
+        source = "" if self._by else self._source
+        values = {**self._key, **asdict(record), "source": source}
+        return bool(self._db.run("import_link", values).rowcount)
+
+    def _action(self, record: ActionRecord) -> bool:
+        if (lesson := self._find(record.lesson)) is None:
+            return False
+        named = {"source": storable(record.source), "record": json.dumps(record.record)}
+        times = {"failed": record.failed, "worked": record.worked}
+        key = {**key_of(self._scope), "digest": record.digest, "reflection": lesson["id"]}
+        return bool(self._db.insert("action", {**key, **named, **times}, SKIP).rowcount)
 
     def _find(self, lesson: str) -> Row | None:
         kind, _, signature = lesson.partition("/")
@@ -494,7 +509,7 @@ class _Import:
         values = {**self._key, **asdict(record), "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
         titled = record.kind == "reflection"
-        values["words"] = bare_digest(own_words(record.error_type, values["pattern"], titled))
+        values["words"] = words_of(record.error_type, values["pattern"], titled)
         values["first_seen"] = record.first_seen or record.last_seen or self._now
         values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])
@@ -562,6 +577,17 @@ class _Import:
         for source in sources:
             origin = {"example": id, "source": source, "scope": self._key["scope"]}
             self._db.insert("origin", origin, SKIP)
+
+    def _cause(self, record: CauseRecord) -> bool:
+        """Insert a rule if its lesson is stored; return False if the key has this rule already."""
+        if self._find(record.lesson) is None:
+            return False
+        values = asdict(record)
+        del values["type"]
+        kind, _, signature = values.pop("lesson").partition("/")
+        values |= {"kind": kind, "signature": signature, "checks": json.dumps(record.checks)}
+        values |= {name: storable(values[name]) for name in ("memory_key", "loop", "checks")}
+        return bool(self._db.insert("cause", {**key_of(self._scope), **values}, SKIP).rowcount)
 
     def _loop(self, name: str, began: float) -> str:
         """Return the id for loop `name`: the name, and `began` if another loop has this name."""

@@ -23,7 +23,7 @@ _SHAPES = (
     re.compile(r"^[a-z][\w.+-]{0,20}: \S"),
     re.compile(r"^[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
     re.compile(r"^(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
-    re.compile(r"\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
+    re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
     re.compile(r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE),
 )
 _TRACEBACK = re.compile(r"^\s*Traceback \(")

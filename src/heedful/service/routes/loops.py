@@ -58,7 +58,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
-    stored, created = await reports.open_loop(
+    stored, created = await reports.begin_loop(
         caller.setup.store,
         caller.scope,
         id,
@@ -66,6 +66,7 @@ async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Respon
         goals=[goal(notation) for notation in body.goals],
         policy=policy(body.policy) if body.policy is not None else caller.setup.policy,
         context=body.context,
+        memory_key=body.memory_key,
     )
     response.status_code = 201 if created else 200
     return LoopRecord.whole(stored)

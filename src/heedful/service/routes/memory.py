@@ -44,8 +44,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         if unusable := sorted(ALONE & body.model_fields_set):
             value = getattr(body, unusable[0])
             raise InvalidInput(unusable[0], value, "left out if a loop is given")
-        briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
-        briefing = briefing.worked if turns else briefing
+        tell: ranking.Tell = "examples" if turns else "both"
+        briefing = await memory.brief(body.task, body.loop, tell=tell)
         if briefing.exposures:  # recorded before the prompt that may cause an outcome
             await caller.write(exposures.remember, (), exposures=briefing.exposures)
         shown = sum(exposure.shown for exposure in briefing.exposures)
@@ -63,7 +63,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     `number` in the answer is the position of the loop among the ended loops of the project with
     recalled lessons, or 0 if no lessons were recalled for it.
     """
-    end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
+    known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
+    end = lesson.Outcome(body.loop, *known)
     await caller.write(exposures.remember, (), outcome=end)
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
@@ -101,10 +102,7 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
 @lessons.post("/before")
 async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.ActionAnswer:
     """Return how an action failed before and what mended it; nothing if it has worked since."""
-    found = await caller.memory.before(body.tool, body.arguments)
-    return schemas.ActionAnswer(
-        failures=list(found.failures), waiting=list(found.waiting), release=found.release
-    )
+    return await caller.memory.before(body.tool, body.arguments)
 
 
 @lessons.post("/reflections", status_code=201, responses={200: {"model": schemas.RememberedAnswer}})

@@ -18,8 +18,23 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 
 -- name: count_outcomes
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
-       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
-       exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
+       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
+
+-- name: keep_rules
+-- A loop of the key has ended. It was told a rule, or the rule rests and waits for its turn.
+update cause set quiet = quiet + 1
+where tenant = :tenant and project = :project and memory_key = :memory_key
+  and (quiet >= :quiet or exists (
+    select 1 from exposure x
+    where x.tenant = :tenant and x.project = :project and x.loop = :loop
+      and x.kind = cause.kind and x.signature = cause.signature and x.shown));
+
+-- name: read_told
+select x.shown, r.id, r.text from exposure x
+join reflection r on r.tenant = x.tenant and r.project = x.project
+  and r.kind = x.kind and r.signature = x.signature
+where x.tenant = :tenant and x.project = :project and x.loop = :loop
+order by r.id;
 
 -- name: read_evidence
 with restored as materialized (

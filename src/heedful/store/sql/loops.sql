@@ -9,11 +9,11 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch an
 returning n;
 
 -- name: read_loop
-select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
+select n, id, kind, run, stage, memory_key, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops
-select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select n, id, kind, run, stage, memory_key, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))

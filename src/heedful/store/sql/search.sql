@@ -24,6 +24,27 @@ from json_each(:ids) i cross join example e cross join reflection l
 where e.id = i.atom and l.id = e.reflection
   and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting);
 
+-- name: by_cause
+-- The rules of a memory key, each with the lesson that has its words: its own, or the one that superseded it.
+with recursive line (rule, kind, signature) as (
+  select rule, kind, signature from cause
+  where tenant = :tenant and project = :project and memory_key = :memory_key
+  union
+  select rule, substr(parent, 1, instr(parent, '/') - 1), substr(parent, instr(parent, '/') + 1)
+  from line join link k on k.child = kind || '/' || signature
+  where k.tenant = :tenant and k.project = :project and k.relation = 'became'
+)
+select c.memory_key, c.rule, c.checks, c.severity, c.loops, c.mended, c.quiet, e.id, l.id as reflection, e.task, l.kind,
+       l.state, l.seen, l.importance, c.at, l.error_type, e.lesson as text, l.tags, l.signature, l.useful, l.trust, l.meta
+from line p
+join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
+join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
+join example e on e.id = coalesce(
+  (select min(id) from example where reflection = l.id and indexed and state = l.state),
+  (select min(id) from example where reflection = l.id and indexed))
+where l.state in ('candidate', 'verified')
+order by c.loops * c.severity desc, c.at desc, c.rule limit :limit;
+
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n
 from reflection l cross join example e left join vector v on v.example = e.id

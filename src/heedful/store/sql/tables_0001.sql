@@ -2,7 +2,8 @@
 -- Times are seconds since 1970. JSON is stored as text.
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
--- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON).
+-- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
+-- of one `memory_key` tell each other the rules that they broke.
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -11,6 +12,7 @@ create table loop (
   kind text not null default 'loop' check (kind in ('loop', 'run', 'stage')),
   run text not null default '',
   stage text not null default '',
+  memory_key text not null default '',
   settings text not null default 'null',
   task text not null,
   goals text not null,
@@ -188,6 +190,26 @@ create table lineage (
   primary key (child, parent)
 ) without rowid;
 create index lineage_parent on lineage (parent);
+
+-- What loops of a memory key got wrong: the lesson of the rule that they broke, and how many `loops` broke it, `loop` the
+-- last of them. `checks` (JSON) may find the mistake. `quiet` counts the loops that were told the rule and kept it since.
+create table cause (
+  tenant text not null,
+  project text not null,
+  memory_key text not null,
+  rule text not null,
+  kind text not null,
+  signature text not null,
+  checks text not null default '[]',
+  severity real not null,
+  loops integer not null default 1,
+  loop text not null,
+  mended boolean not null default false,
+  quiet integer not null default 0,
+  at real not null,
+  primary key (tenant, project, memory_key, rule)
+) without rowid;
+create index cause_lesson on cause (tenant, project, kind, signature);
 
 -- A decision of a person or a proof about lessons, and its reason.
 create table ruling (
@@ -403,6 +425,8 @@ create trigger reflection_added after insert on reflection begin
 end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+  delete from cause
+  where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
 end;
 create trigger exposure_shown after insert on exposure when new.shown begin
   update reflection set last_shown = max(last_shown, new.at)

@@ -1,0 +1,123 @@
+"""Candidates that are objects, and token counts in the shapes of the common SDKs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Shape
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import heedful
+from heedful import errors
+from heedful.loop.record import Usage
+from heedful.models.function import Function
+from heedful.store import loops
+from heedful.store.store import Store
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 0
+
+
+def grown(person: Person) -> str:
+    return "" if person.age > 17 else "too young"
+
+
+async def aged(task: str, hint: str) -> Person:
+    if not hint and heedful.context().loop_id == "broken":
+        raise OSError("gone")
+    return Person(name=task, age=36 if hint else 3)
+
+
+async def test_an_answer_may_be_a_pydantic_object_which_is_stored_as_json(store: Store) -> None:
+    options: dict[str, Any] = {"checks": [grown], "store": store, "id": "a"}
+    written = heedful.self_correcting(**options)(aged)
+    assert await written("Ada") == Person(name="Ada", age=36)
+    stored = await store.read(heedful.Scope(), loops.read, "a")
+    assert stored.values == ({"name": "Ada", "age": 3}, {"name": "Ada", "age": 36})
+    assert await written("Ada") == Person(name="Ada", age=36)  # read from the store
+
+
+async def test_a_loop_that_resumes_hands_objects_to_its_checks(store: Store) -> None:
+    calls: list[Person] = []
+
+    def check(person: Person, context: heedful.Context) -> str:
+        calls.append(person)
+        if len(calls) < 3:
+            raise OSError("a check that is broken at first")
+        assert isinstance(context.previous, Person | None)
+        return grown(person)
+
+    options: dict[str, Any] = {"generate": aged, "checks": [check], "store": store, "id": "a"}
+    with pytest.raises(errors.CheckFailed):
+        await heedful.run("Ada", **options)
+    result = await heedful.run("Ada", **options)
+    assert result.candidate == calls[-1] == Person(name="Ada", age=36)
+    assert all(isinstance(person, Person) for person in calls)
+
+
+async def test_a_schema_judges_an_object_by_its_data(store: Store) -> None:
+    schema = {"type": "object", "properties": {"age": {"minimum": 18}}}
+    checks = [heedful.checks.json_schema(schema), heedful.checks.json_schema(Person)]
+    result = await heedful.run("Ada", generate=aged, checks=checks, store=store)
+    assert (result.candidate, len(result.loop.attempts)) == (Person(name="Ada", age=36), 2)
+
+
+def chat(message: Any, **usage: Any) -> Shape:
+    return Shape(choices=[Shape(message=message)], usage=Shape(**usage))
+
+
+OPENAI = chat(
+    Shape(content="hi", parsed=None), prompt_tokens=7, completion_tokens=2, total_tokens=9
+)
+PARSED = chat(
+    Shape(content="{}", parsed=Person(name="Ada")), prompt_tokens=7, completion_tokens=2, cost=0.5
+)
+RESPONSES = Shape(output_text="hi", usage=Shape(input_tokens=7, output_tokens=2))
+ANTHROPIC = Shape(
+    content=[Shape(type="thinking", thinking="…"), Shape(type="text", text="hi")],
+    usage=Shape(input_tokens=3, cache_read_input_tokens=4, output_tokens=2),
+)
+GOOGLE = Shape(
+    text="hi",
+    usage_metadata=Shape(prompt_token_count=7, candidates_token_count=2, thoughts_token_count=None),
+)
+JSON = {
+    "choices": [{"message": {"content": "hi"}}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+}
+SEVEN = Usage(1, 7, 2)
+# What a function returns, and the candidate and the usage that are read from it.
+SHAPES: list[tuple[Any, Any, Usage]] = [
+    (OPENAI, "hi", SEVEN),
+    (PARSED, Person(name="Ada"), Usage(1, 7, 2, 0.5)),
+    (RESPONSES, "hi", SEVEN),
+    (ANTHROPIC, "hi", SEVEN),
+    (GOOGLE, "hi", SEVEN),
+    (JSON, JSON, Usage(1)),  # JSON data is a candidate
+    (("hi", JSON), "hi", SEVEN),
+    (("hi", RESPONSES), "hi", SEVEN),
+    (("hi", OPENAI.usage), "hi", SEVEN),
+    ((Person(name="Ada"), Usage(2, 7, 2)), Person(name="Ada"), Usage(2, 7, 2)),
+    ([OPENAI, "ho"], "hi", Usage(2, 7, 2)),
+    (heedful.Answer("hi", SEVEN), "hi", SEVEN),
+    ({"usage": "none"}, {"usage": "none"}, Usage(1)),
+    (("hi", "ho"), "hi", Usage(2)),
+]
+
+
+@pytest.mark.parametrize(("returned", "candidate", "usage"), SHAPES)
+async def test_usage_is_read_from_the_answers_of_the_common_sdks(
+    returned: Any, candidate: Any, usage: Usage, store: Store
+) -> None:
+    result = await heedful.run("t", generate=lambda task: returned, store=store)
+    assert result.candidate == candidate
+    assert result.usage.lasting(0) == usage
+
+
+async def test_a_model_may_be_a_function_that_returns_an_sdks_answer() -> None:
+    model = Function(lambda messages: OPENAI)
+    answer = await model.complete([heedful.Message("user", "t")])
+    assert (answer.text, answer.usage.lasting(0)) == ("hi", SEVEN)

@@ -1,0 +1,187 @@
+"""What users write by instinct works, or says what to do: the decorator, checks, policies."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import heedful
+from heedful import errors
+from heedful.drive.portal import run_sync, self_correcting
+from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.testing import FixedEmbedder
+from tests.drive.support import FOUR, WANTED, Check
+
+
+def lower(answer: str) -> bool:
+    """Names are written in lower case."""
+    return answer.islower()
+
+
+def sized(answer: str) -> None:
+    """An answer is short."""
+    if len(answer) > 9:
+        raise AssertionError  # pytest would write the words of an assert statement
+    assert answer, "say something"
+
+
+HOLDS = "must hold: Names are written in lower case."
+# A check, and what it says about the candidate "Ann Miller": message by message.
+ANSWERS: list[tuple[Any, list[str]]] = [
+    (lower, [HOLDS]),
+    (sized, ["must hold: An answer is short."]),
+    (lambda answer: "too long" if len(answer) > 3 else "", ["too long"]),
+    (lambda answer, context: ["one", Finding("own", "two")], ["one", "two"]),
+    (lambda answer: Finding("own", "single"), ["single"]),
+    (lambda answer: np.bool_(len(answer) < 3), ["<lambda> does not hold"]),
+    (lambda answer: np.bool_(True), []),
+    (lambda answer: None, []),
+    (lambda answer: True, []),
+    (lambda answer: "", []),
+    (lambda answer: Evaluation((Finding("own", "judged"),)), ["judged"]),
+]
+
+
+@pytest.mark.parametrize(("check", "messages"), ANSWERS)
+async def test_what_a_check_answers_becomes_findings(check, messages):
+    policy = "default, attempts.limit=1"
+    result = await heedful.run(
+        "t", generate=lambda task: "Ann Miller", checks=[check], policy=policy, store=None
+    )
+    found = result.loop.attempts[0].evaluation.findings
+    assert [finding.message for finding in found] == messages
+    assert result.passed is not bool(messages)
+
+
+async def test_a_check_may_be_async_a_method_or_an_object_without_a_context():
+    class Group:
+        def method(self, answer: str) -> str:
+            return "method"
+
+        async def __call__(self, answer: str) -> str:
+            return "object"
+
+    group, policy = Group(), heedful.policy("default, attempts.limit=1")
+    bound = functools.partial(lambda answer, context, mark: f"{context.task} {mark}", mark="bound")
+    checks = [group, group.method, lambda answer, *rest: f"{len(rest)} more", bound]
+    result = await heedful.run(
+        "t", generate=lambda *_: "x", checks=checks, policy=policy, store=None
+    )
+    found = result.loop.attempts[0].evaluation.findings
+    assert [finding.message for finding in found] == ["object", "method", "1 more", "t bound"]
+
+
+# -- the decorator
+
+
+def test_the_decorator_without_parentheses_and_a_function_without_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @self_correcting
+    def plain(task: str) -> str:
+        return task.upper()
+
+    hints: list[str] = []
+
+    @self_correcting(checks=[Check()], store=None)
+    def silent(task: str, tone: str = "warm") -> str:
+        hints.append(heedful.context().hint)
+        return f"{tone}" if len(hints) < 2 else WANTED
+
+    @self_correcting(checks=[Check()], store=None)
+    def last(task: str, *, hint: str, tone: str = "") -> str:
+        return WANTED if "not right" in hint else "no"
+
+    assert plain("a") == "A"
+    assert silent("t", tone="cold") == WANTED
+    assert [bool(hint) for hint in hints] == [False, True]
+    assert last("t", tone="x") == WANTED
+
+
+async def test_policy_and_goals_may_be_text():
+    judge = lambda *_: Evaluation(scores={"quality": 0.5})  # noqa: E731
+    options: Any = {"goals": ["quality >= 0.8"], "policy": "thorough, attempts.limit=2"}
+    result = await heedful.run("t", generate=lambda *_: "x", evaluate=judge, store=None, **options)
+    assert (len(result.loop.attempts), result.loop.goals) == (2, (Goal("quality", 0.8),))
+
+
+def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():
+    @self_correcting(checks=[Check()], store=None)
+    def inner(task: str, hint: str) -> str:
+        return WANTED if hint else task
+
+    @self_correcting(checks=[Check()], store=None)
+    def outer(task: str, hint: str) -> str:
+        return inner(task)
+
+    async def main() -> list[str]:
+        return [inner("a"), outer("b")]
+
+    assert asyncio.run(main()) == run_sync(main()) == [WANTED] * 2
+
+
+def test_not_passed_says_what_was_wrong():
+    many = [Finding("c", f"no {n}") for n in range(5)]
+
+    @self_correcting(checks=[lambda answer: many], policy=FOUR, store=None)
+    def never(task: str) -> str:
+        return "x"
+
+    with pytest.raises(errors.NotPassed, match=r"no 0; no 1; no 2 and 2 more") as caught:
+        never("t")
+    assert caught.value.result.wrong[4] == "no 4"
+
+
+# -- values of the wrong type
+
+
+class Blocking(FixedEmbedder):
+    def embed(self, texts: Any) -> Any:
+        return [[1.0] * self.dimensions for _ in texts]
+
+
+def once(**options: Any) -> Any:
+    return run_sync(heedful.run("t", **{"generate": lambda *_: "x", "store": None, **options}))
+
+
+EMBEDDER = r"heedful\.models\.open_embedder\(\)"
+REFUSED: list[tuple[Any, type[Exception], str]] = [
+    *((lambda e=e: heedful.Memory(":memory:", embedder=e), errors.InvalidInput, EMBEDDER)
+      for e in ("minilm", FixedEmbedder, len)),
+    (lambda: run_sync(heedful.Memory(":memory:", embedder=Blocking()).recall("t")),
+     errors.InvalidInput, "async"),
+    *((lambda f=f: Evaluation(**f), errors.InvalidInput, next(iter(f)))
+      for f in ({"scores": 0.7}, {"findings": "bad"}, {"findings": ["bad"]}, {"findings": 3})),
+    (lambda: once(evaluate=lambda *_: 0.7), errors.CheckFailed, r"Evaluation\(scores="),
+    *((lambda a=a: once(checks=[lambda _: a]), errors.CheckFailed, "Finding.*texts.*Evaluation")
+      for a in (0.7, b"no", {"text": 1}, [3])),
+    (lambda: self_correcting([lower]), errors.InvalidInput, "checks="),
+    (lambda: self_correcting(check=[]), errors.UnknownName, r"did you mean 'checks'\?"),
+    (lambda: self_correcting(on_exausted="best"), errors.UnknownName, "mean 'on_exhausted'"),
+    (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
+    (lambda: self_correcting(policy="thorogh"), errors.UnknownName, "did you mean 'thorough'"),
+    (lambda: self_correcting(policy=4), errors.InvalidInput, '"thorough, attempts.limit=6"'),
+    (lambda: self_correcting(evaluate=0.7), errors.InvalidInput, "returns an Evaluation"),
+    (lambda: self_correcting(checks=len), errors.InvalidInput, "a list"),
+    (lambda: self_correcting(goals=["quality"]), errors.InvalidInput, "alignment >= 0.75"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "said"), REFUSED, ids=range(len(REFUSED)))
+def test_a_wrong_value_is_refused_with_what_to_give(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_a_pattern_is_shown_as_written():
+    check = heedful.checks.regex(r"\d{4}-\d\d")
+    [found] = check("May", heedful.Context("t"))
+    assert r"'\d{4}-\d\d'" in found.message
+    assert r"'\d{4}-\d\d'" in found.fix

@@ -1,0 +1,116 @@
+"""Loops whose attempts the user's own graph makes, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace as Shape
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import heedful
+from heedful import AttemptReport, errors
+from heedful.loop.record import Evaluation, Finding, Usage
+from tests.drive.support import WANTED, Check
+
+TASK = "Write the total of invoice {}."
+WRONG, RIGHT = Evaluation((Finding("currency", "no currency", "write EUR"),)), Evaluation()
+
+
+def currency(answer: str) -> str:
+    return "" if "EUR" in answer else "no currency: write EUR"
+
+
+async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoop:
+    task = TASK.format(number)
+    loop = await heedful.open_loop(f"i-{number}", task, checks=[currency], memory=memory, **options)
+    while not loop.ended:
+        again = await heedful.open_loop(
+            loop.loop.id, task, checks=[currency], memory=memory, **options
+        )  # as another node would
+        assert (again.hint, again.verdict) == (loop.hint, loop.verdict)
+        await loop.report("12.50 EUR" if "EUR" in again.hint else "12.50", usage=Usage(1, 5, 2))
+    return loop
+
+
+async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) -> None:
+    memory = heedful.Memory(str(path), holdout=0)
+    first, second = [await solve(number, memory) for number in (7, 8)]
+    assert (first.passed, first.candidate, len(first.loop.attempts)) == (True, "12.50 EUR", 2)
+    assert (second.passed, len(second.loop.attempts)) == (True, 1)
+    assert [turn.content for turn in second.briefing.examples] == [TASK.format(7), "12.50 EUR"]
+    assert first.loop.usage == Usage(2, 10, 4)
+    assert "no currency" in str(first.explain())
+    [lesson] = [one for one in await memory.top() if one["kind"] == "check"]
+    assert (lesson["state"], lesson["error_type"]) == ("verified", "currency")
+    assert (await memory.prove()).pooled.shown == 1
+
+
+async def test_what_a_finished_loop_taught_is_learnt_in_one_call(path: Path) -> None:
+    memory = heedful.Memory(str(path), holdout=0)
+    made = [AttemptReport("12", evaluation=WRONG), AttemptReport("12 EUR", evaluation=RIGHT)]
+    for _ in "ab":  # the same call again changes nothing
+        loop = await heedful.learn("i-7", TASK.format(7), made, memory=memory)
+        assert (loop.passed, loop.candidate) == (True, "12 EUR")
+    [lesson] = await memory.top()
+    assert (lesson["state"], lesson["seen"]) == ("verified", 1)
+    assert (await solve(8, memory)).passed
+
+
+async def test_reports_take_what_models_return(path: Path) -> None:
+    class Total(BaseModel):
+        text: str
+
+    checks: list[Any] = [lambda total: total.text == WANTED]
+    loop = await heedful.open_loop("a", "t", checks=checks, store=str(path), policy="default")
+    again = await loop.report(Total(text="no"))
+    assert isinstance(again, heedful.Again)
+    spent = Shape(usage=Shape(prompt_tokens=3, completion_tokens=4))
+    await loop.report(Total(text=WANTED), usage=spent)
+    assert (loop.candidate, loop.loop.usage.tokens) == ({"text": WANTED}, 7)
+    answer = Shape(output_text=WANTED, usage=Shape(input_tokens=3, output_tokens=4))
+    loop = await heedful.open_loop("b", "t", checks=[Check()], store=str(path), goals=[])
+    await loop.report(answer)
+    assert (loop.candidate, loop.loop.usage) == (WANTED, Usage(1, 3, 4))
+
+
+async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
+    loop = await heedful.open_loop("a", "t", store=str(path), checks=[Check()])
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"output": "x", "evaluation": 0.7}, errors.InvalidInput),
+        ({"output": "x", "usage": "many"}, errors.InvalidInput),
+        ({"output": None}, errors.UsageError),
+        ({"output": "x", "checks": 5}, errors.InvalidInput),
+        ({"output": "x", "attempt": "1"}, errors.InvalidInput),
+        ({"output": "x", "evaluaton": RIGHT}, errors.UnknownName),
+        ({"output": object()}, errors.NotJournalable),
+        ({"output": "x", "attempt": 2}, errors.OutOfOrder),
+    ]
+    for fields, kind in wrong:
+        with pytest.raises(kind):
+            await loop.report(**fields)
+    opens: list[dict[str, Any]] = [{"memory": 5}, {"store": 5}, {"id": 5}, {"task": object()}]
+    for options in (*opens, {"context": object()}, {"scope": "acme"}, {"checks": len}):
+        with pytest.raises(errors.InvalidInput):
+            await heedful.open_loop(**{"id": "x", "task": "t", "store": str(path), **options})
+    with pytest.raises(errors.InvalidInput, match="attempts"):
+        await heedful.learn("c", "t", ["12"], store=str(path))  # type: ignore[list-item]
+    with pytest.raises(errors.Conflict):
+        await heedful.open_loop("a", "another task", store=str(path))
+    await loop.report(WANTED)
+    with pytest.raises(errors.LoopEnded):
+        await loop.report("more")
+    assert len((await heedful.open_loop("a", "t", store=str(path))).loop.attempts) == 1
+
+
+async def test_loops_of_one_memory_key_are_told_its_rules_whatever_the_task(path: Path) -> None:
+    memory = heedful.Memory(str(path), holdout=0)
+    options: dict[str, Any] = {"checks": [currency], "memory": memory, "memory_key": "totals"}
+    first = await heedful.open_loop("a", "Apples cost how much?", **options)
+    for answer in ("2", "2 EUR"):
+        await first.report(answer)
+    second = await heedful.open_loop("b", "Train ticket, one way", **options)
+    assert "no currency: write EUR" in second.hint
+    with pytest.raises(errors.Conflict):
+        await heedful.open_loop("b", "Train ticket, one way", **{**options, "memory_key": "x"})

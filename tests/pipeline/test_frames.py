@@ -1,0 +1,118 @@
+"""Data frames in reports, and packages that are missing: no stage passes by accident."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from heedful import errors, policies
+from heedful.checks import grounding, numbers
+from heedful.pages import markdown
+from heedful.pipeline import Pipeline
+from tests.pipeline.support import failing, one, ran
+
+MAKES: dict[str, Any] = {
+    "pandas": lambda ys: pandas.DataFrame({"y": ys, "name": ["a"] * len(ys)}),
+    "polars": lambda ys: polars.DataFrame({"y": ys, "name": ["a"] * len(ys)}),
+    "pyarrow": lambda ys: pyarrow.table({"y": ys, "name": ["a"] * len(ys)}),
+    "numpy": lambda ys: np.array([[y, 1.0] for y in ys]),
+}
+
+
+def attempts(make: Any, *tries: list[float], **options: Any) -> list[str]:
+    """The outputs of a stage's attempts as the report shows them."""
+    left = list(tries)
+    report = one(lambda state: make(left.pop(0)), failing(1, 2, 3), **options)
+    return [attempt.output for attempt in report.stages[0].attempts]
+
+
+@pytest.mark.parametrize("kind", MAKES)
+def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -> None:
+    rows = [float(n) for n in range(40)]
+    changed = [*rows[:-1], 900.0]  # beyond the first rows
+    left = [rows, changed, rows]
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False, rerun=True)
+    pipeline.stage(name="s", checks=[failing(1, 2)])(lambda state: MAKES[kind](left.pop(0)))
+    report = ran(pipeline, id="a")
+    outputs = [attempt.output for attempt in report.stages[0].attempts]
+    assert "of attempt 1, 40 × 2\n" in outputs[0]
+    assert ": 0 to 39, mean 19.5" in outputs[0]
+    assert ": 0 to 900, mean 41.025" in outputs[1]
+    assert outputs[2].replace("attempt 3", "attempt 1") == outputs[0]  # numpy: not compared
+    assert (outputs[2] == outputs[0]) is (kind != "numpy")
+    page = markdown(report)
+    assert "the same output as before" not in page
+    assert "0 to 900" in page
+
+
+def test_equal_frames_are_a_repeat_and_others_are_none() -> None:
+    make, policy = MAKES["polars"], policies.policy("stage, attempts.limit=3, repeat.times=1")
+    assert len(attempts(make, [1.0], [2.0], [3.0], policy=policy)) == 3
+    assert len(attempts(make, [1.0], [1.0], [1.0], policy=policy)) == 2
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (None, 3), 5])
+def test_what_cannot_be_described_is_named(shape: Any) -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.shape = shape
+
+    outputs = attempts(lambda _: Model(), [], [], [])
+    assert outputs == [f"s: Model of attempt {n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("missing", "check"),
+    [
+        ("narwhals", numbers.predictions(None, "y", "yhat")),
+        ("narwhals", numbers.finite(lambda output, state: output)),
+        ("pyarrow.parquet", numbers.results("results.parquet")),
+    ],
+)
+def test_a_missing_package_halts_before_stage_1(
+    missing: str, check: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    pipeline, stages = Pipeline("p", store=str(tmp_path / "a.db"), progress=False), []
+    pipeline.stage(name="first")(lambda state: stages.append("first"))
+    pipeline.stage(name="second", checks=[check])(lambda state: stages.append("second"))
+    with pytest.raises(errors.PackageMissing, match=r"pip install 'heedful\[frames\]'"):
+        ran(pipeline)
+    assert stages == []
+    assert not (tmp_path / "a.db").exists()
+
+
+def absent(output: Any, context: Any) -> list[Any]:
+    raise ModuleNotFoundError("No module named 'forecasts'")
+
+
+@pytest.mark.parametrize("check", [absent, grounding(lambda text, state: MAKES["pandas"]([1.0]))])
+def test_a_check_without_its_package_halts_the_run(
+    check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(errors.CheckFailed, match=r"forecasts|narwhals"):
+        one(lambda state: "y is 1.", check)
+
+
+def test_a_check_of_a_file_of_text_needs_no_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    file = tmp_path / "a.csv"
+    report = one(lambda state: file.write_text("y\n1\n"), numbers.finite(file))
+    assert report.passed
+
+
+def test_rerun_is_a_default_of_the_pipeline() -> None:
+    pipeline = Pipeline("p", store=None, rerun=True)
+    pipeline.stage(name="a")(lambda state: 1)
+    pipeline.stage(name="b", rerun=False)(lambda state: 1)
+    assert [stage.rerun for stage in pipeline.stages] == [True, False]

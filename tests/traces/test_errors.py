@@ -1,0 +1,57 @@
+"""The error lines in what commands write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.traces.errors import MOST, SHORT, error_lines
+
+NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * SHORT)]
+LINES = [
+    "bash: line 1: foo: command not found",
+    "/bin/sh: 1: foo: not found",
+    "cat: x: No such file or directory",
+    "./x.go:3:4: undefined: foo",
+    "src/a.ts(3,4): error TS2304: Cannot find name 'x'.",
+    "error[E0425]: cannot find value `x` in this scope",
+    "npm ERR! missing script: build",
+    "E: Unable to locate package foo",
+    "curl: (22) The requested URL returned error: 404",
+    "HTTP/1.1 404 Not Found",
+    "AssertionError: assert 3 == 4",
+    "--- FAIL: TestFoo (0.00s)",
+    "FAILED tests/test_a.py::test_b - KeyError: 'a'",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("margin", ["", "    ", "E       ", "2026-01-02 03:04:05,123 "])
+def test_an_error_is_found_by_its_shape(line, margin):
+    assert error_lines([*NOISE, margin + line, *NOISE]) == [line]
+
+
+def test_a_traceback_ends_in_its_error():
+    trace = ["Traceback (most recent call last):", '  File "a.py", line 3', "    f()", "Wrong: a b"]
+    assert error_lines([*NOISE, *trace, "Error: later", *NOISE])[0] == "Wrong: a b"
+
+
+def test_a_text_without_an_error_has_no_error_line_unless_it_is_short():
+    assert error_lines(NOISE) == []
+    assert error_lines(["it went wrong"]) == ["it went wrong"]
+
+
+def test_of_many_errors_the_first_and_the_last_are_found():
+    many = [f"error: cannot open {'abcdefghij'[n % 10] * (n // 10 + 1)}" for n in range(9 * MOST)]
+    found = error_lines([*many, *many[:1]])
+    assert (len(found), found[0], found[-1]) == (MOST, many[0], many[-1])
+    assert error_lines([f"error: attempt {n} failed" for n in range(999)]) == [
+        "error: attempt 0 failed"
+    ]
+
+
+@given(st.lists(st.text()))
+def test_each_line_is_of_the_text(lines):
+    text = "\n".join(lines)
+    assert all(line in text for line in error_lines(text.splitlines()))
