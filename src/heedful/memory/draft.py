@@ -9,7 +9,6 @@ the study and checks the answer.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import command_of
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import NETWORK, lowest_trust, source_trust, sources_of
+from heedful.lessons.trust import lowest_trust, source_trust
 from heedful.lessons.words import words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
@@ -29,7 +27,7 @@ from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
-from heedful.traces.episode import LOOP, Ended, Episode, Event, call_arguments, trust_of
+from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
 from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
@@ -170,6 +168,13 @@ class Study:
         return tuple(at for at in dict.fromkeys(places) if trace.call_failed(self.course, at))
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the events, such as programs; none for a loop of this installation."""
+        own = self.episode.source == LOOP
+        places = range(0 if own else len(self.course.events))
+        return tuple(sorted({one for at in places for one in trace.sources_at(self.course, at)}))
+
+    @property
     def category(self) -> str:
         """The category of the error that ended the run if it is a plain name, else "".
 
@@ -241,7 +246,9 @@ class Study:
             return self.task_trust
         if own or event.type not in trace.ANSWERS:
             return trust_of(event, own)
-        return lowest_trust(source_trust(one, self.stated) for one in sources_at(self.course, at))
+        return lowest_trust(
+            source_trust(one, self.stated) for one in trace.sources_at(self.course, at)
+        )
 
     def _first(self, fragment: str) -> int:
         """Return the position where a text first occurred; the number of events if it never did.
@@ -254,25 +261,6 @@ class Study:
             return -1
         said = (at for at, event in enumerate(episode.events) if fragment in _spaced(_said(event)))
         return next(said, len(episode.events))
-
-
-def sources_at(run: Course, at: int) -> frozenset[str]:
-    """Return the sources of an event: the user, the programs and tools, or the network."""
-    event, call = run.events[at], run.act[at]
-    if event.type in ("llm_response", "tool_call"):
-        return frozenset()
-    if event.type not in trace.ANSWERS:
-        return frozenset({"user" if event.type in trace.GIVEN else NETWORK})
-    tool = event.tool or (run.events[call].tool if call is not None else "")
-    given = given_to(run.events[call]) if call is not None else ""
-    rest = given.values() if isinstance(given, Mapping) else ()
-    return sources_of(tool, command_of(given), [s for s in rest if isinstance(s, str)])
-
-
-def given_to(call: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call, as data if they are an object, else as text."""
-    given = call_arguments(call)
-    return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:

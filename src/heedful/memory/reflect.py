@@ -302,9 +302,6 @@ class _Reflector:
             rows = await store.read(scope, lessons.of_failure, study.signature.digest)
         parents = tuple(sorted(entry.id for entry in entries))
         task = redact(study.episode.task)[: records.LONGEST]
-        known = (drafts.sources_at(study.course, at) for at in range(len(study.course.events)))
-        own = episode.source == LOOP
-        sources = () if own else tuple(sorted(frozenset[str]().union(*known)))
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
         floor += () if len(entries) == len(ids) else ("external",)  # some examples are gone
 
@@ -326,7 +323,7 @@ class _Reflector:
                 tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
                 parents=parents,
-                sources=sources,
+                sources=study.sources,
                 meta=_meta(study, draft, digest, self.related, kind),
             )
             if (

@@ -174,7 +174,7 @@ class _Session:
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
-        sources = (drafts.sources_at(self.run, at) for at in range(len(self.events)))
+        sources = (trace.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources, lambda before, own: before | own))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
         made: dict[str, Reflection] = {}
@@ -212,7 +212,7 @@ class _Session:
         failed = set(self.failed)
         for at in self.steps:
             event = self.events[at]
-            acted = action(event.tool, drafts.given_to(event))
+            acted = action(event.tool, trace.given_to(event))
             said = next(iter(self._errors(at)), "error") if at in failed else ""
             found.append((Step(acted, said, state=before), signature("", said).digest))
             before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
@@ -228,7 +228,7 @@ class _Session:
     def _key(self, at: int) -> tuple[str, str]:
         """Return what makes two calls the same: a command without what only shows its output."""
         event = self.events[at]
-        command = essence(command_of(drafts.given_to(event)))
+        command = essence(command_of(trace.given_to(event)))
         return event.tool, command or trace.canonical_arguments(event)
 
     def _mistakes(self) -> Iterator[Mistake]:
@@ -292,7 +292,7 @@ class _Session:
         return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
 
     def _same_file(self, at: int, other: int) -> bool:
-        given = (drafts.given_to(self.events[n]) for n in (at, other))
+        given = (trace.given_to(self.events[n]) for n in (at, other))
         files = [_first_text(each, PATHS) if isinstance(each, Mapping) else None for each in given]
         return files[0] is not None and files[0] == files[1]
 
@@ -301,7 +301,7 @@ class _Session:
         did = set[str]()
         for event in self.events:
             if event.type == "tool_call":
-                command = command_of(drafts.given_to(event)).lower()
+                command = command_of(trace.given_to(event)).lower()
                 did |= {*programs(command), *_OPTION.findall(command)}
             elif event.type == "user_message":
                 said = redact(event.content.strip())
@@ -324,14 +324,14 @@ def essence(command: str) -> str:
 
 def call_text(event: Event) -> str:
     """Return a call in words, whole: the tool, and its command or its arguments."""
-    given = drafts.given_to(event)
+    given = trace.given_to(event)
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{event.tool} `{command_of(given) or text}`"
 
 
 def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if nothing."""
-    given = drafts.given_to(event)
+    given = trace.given_to(event)
     if isinstance(given, str) or _PATCH in str(given.get("input", "")):
         text = given if isinstance(given, str) else str(given["input"])
         return text if _PATCH in text else ""
