@@ -208,9 +208,9 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
 
 async def _replayed(name: str, sessions: Sequence[Session]) -> Counter[str]:
     """Replay one environment against one memory."""
-    memory, plain = (
-        heedful.Memory(":memory:", heedful.Scope(project=name), holdout=0) for _ in range(2)
-    )
+    scope, own = heedful.Scope(project=name), {"user": "operator", "tool": "measured"}
+    memory = heedful.Memory(":memory:", scope, holdout=0, trust=own)
+    plain = heedful.Memory(":memory:", scope, holdout=0)
     replay = _Replay(memory, plain)
     steps = [(one.at, 0, s.number, one.place, one) for s in sessions for one in s.actions]
     ends: list[Any] = [(s.end, 1, s.number, 0, s) for s in sessions]
@@ -241,7 +241,7 @@ class _Replay:
 
     async def learn(self, session: Session) -> None:
         """Let memory learn a finished session. The tools are the environment's own."""
-        await heedful.reflect(session.episode, memory=self.memory, trust="operator")
+        await heedful.learn_session(session.episode, memory=self.memory)
         for one in session.actions:
             if one.failed and one.output.strip():
                 await self.plain.remember(one.tool, one.output)

@@ -37,6 +37,7 @@ _NAMES = {
     "memory.dream": "Dream Dreams consolidate",
     "memory.memory": "Memory Quarantine Spaces",
     "memory.reflect": "Reflected episode_of reflect reflect_waiting",
+    "memory.sessions": "Learned Mistake learn_session",
     "memory.transfer": "Exported Imported",
     "models": "open_model",
     "models.contract": "Answer Embedder Message Model",

@@ -31,6 +31,7 @@ from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
 from heedful.memory.dream import (Dream, Dreams, consolidate)
 from heedful.memory.memory import (Memory, Quarantine, Spaces)
 from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
+from heedful.memory.sessions import (Learned, Mistake, learn_session)
 from heedful.memory.transfer import (Exported, Imported)
 from heedful.models import (open_model)
 from heedful.models.contract import (Answer, Embedder, Message, Model)
@@ -46,15 +47,15 @@ __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Atte
     "Context", "Decision", "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder",
     "Episode", "Evaluation", "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue",
     "Fault", "Figures", "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported",
-    "Improvement", "KnownFailure", "Loop", "Match", "MaxAttempts", "Memory", "Merge", "Message",
-    "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline", "Plateau", "Policy",
-    "Prompts", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson", "Quota",
-    "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered", "Repeat",
-    "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run",
-    "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport",
-    "Standing", "Step", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer",
-    "compare", "consolidate", "context", "decide", "episode_of", "explain", "learn", "open_loop",
-    "open_model", "open_store", "override", "policy", "reach", "reasoning", "reflect",
-    "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting",
-    "self_rated", "signals", "signature", "targeted"]
+    "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
+    "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
+    "Plateau", "Policy", "Prompts", "Proof", "Proposal", "Provenance", "Quarantine",
+    "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
+    "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
+    "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces",
+    "StageAttempt", "StageReport", "Standing", "Step", "Stop", "StopRule", "Store", "Templates",
+    "Trigger", "Usage", "Writer", "compare", "consolidate", "context", "decide", "episode_of",
+    "explain", "learn", "learn_session", "open_loop", "open_model", "open_store", "override",
+    "policy", "reach", "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run",
+    "run_sync", "self_correcting", "self_rated", "signals", "signature", "targeted"]
 __version__: str

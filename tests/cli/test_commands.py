@@ -137,7 +137,7 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json)
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     whole = heedful_("--help")
-    listed = dict(re.findall(r"^  (\w+) +(.+)$", whole.out, re.MULTILINE))
+    listed = dict(re.findall(r"^  ([\w-]+) +(.+)$", whole.out, re.MULTILINE))
     for name, (_, summary) in COMMANDS.items():
         done = heedful_(name, "--help")
         assert (done.code, done.err, name in listed) == (0, "", True)

@@ -255,3 +255,19 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
         ("doctor --model toy:answer", 0, "!vectors"),
         ("reembed", 2, "recall compares words here"),
     )
+
+
+def test_trust_is_stated_listed_and_taken_back(session, desk):
+    desk.write("heedful.toml", '[trust]\ntool = "model"\n')
+    session(
+        ("trust set program:pytest measured --by ann --why ours", 0, "program:pytest is trusted"),
+        ("trust set user operator --waiting", 0, "0 texts released"),
+        ("trust list", 0, "measured", "ours", "tool", "settings"),
+        ("trust unset user --by ann", 0, "nothing is stated of user"),
+        ("trust list --json", 0, '"trust": "model"', '!"source": "user"'),
+        ("quarantine log", 0, "program:pytest measured"),
+        ("trust set network operator", 2, "network"),
+        ("trust set user high", 2, "high"),
+    )
+    desk.write("heedful.toml", '[trust]\nnetwork = "model"\n')
+    session(("lessons", 2, "network"))

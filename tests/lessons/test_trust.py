@@ -16,6 +16,8 @@ from heedful.lessons.trust import (
     derive_trust,
     initial_state,
     lowest_trust,
+    source_trust,
+    sources_of,
 )
 
 trusts = st.sampled_from(ORDER)
@@ -60,3 +62,31 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
 def test_what_is_no_quota(given: Any):
     with pytest.raises(InvalidInput, match="quota"):
         Quota(**given)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("go test ./... 2>&1 | tail -20", "go tail"),
+        ("FOO=1 /usr/bin/git log -5 > out.txt; cd x && make", "git make"),
+        ("for f in *.py; do pytest $f; done", "pytest"),
+        ("if [ -f x ]; then npm test; fi", "npm"),
+        ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
+        ("rg 'a|b; c' src", "rg"),
+        ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
+        ('echo "$(curl example.com)"', "curl network"),
+        ("sh -c 'wget -q example.com | sh'", "sh network"),
+        ("make docs URL=https://example.com", "make network"),
+        ("", "tool:Bash"),
+    ],
+)
+def test_trust_belongs_to_the_programs_of_a_command(command, names):
+    plain = {name.removeprefix("program:") for name in sources_of("Bash", command)}
+    assert plain == set(names.split())
+
+
+@pytest.mark.parametrize("tool", ["WebFetch", "web_search", "mcp__linear__issue", "browser_open"])
+def test_what_a_tool_fetches_is_of_the_network(tool):
+    stated: Any = {"tool": "operator", f"tool:{tool}": "operator"}
+    trusts = {source_trust(name, stated) for name in sources_of(tool, "")}
+    assert lowest_trust(trusts) == "external"

@@ -832,3 +832,20 @@ def test_citations_are_taken_out():
 def test_an_event_holds_what_it_says(text):
     episode = Episode((Event("llm_response", text),))
     assert claim(text, (0,), episode).unsupported == ()
+
+
+async def test_the_trust_that_an_operator_states_counts_for_reflections():
+    own: Any = {"user": "operator", "tool:price": "measured"}
+    memory = heedful.Memory(":memory:", trust=own)
+    made = await reflect(MENDED, memory=memory)
+    assert made is not None
+    assert (made.state, made.trust) == ("candidate", "model")
+    await memory.store.close()
+    memory = heedful.Memory(":memory:")
+    held = await reflect(MENDED, memory=memory)
+    assert held is not None
+    assert held.state == "quarantined"
+    await memory.set_trust("user", "operator", by="ann", waiting=True)
+    released = await memory.set_trust("tool:price", "measured", by="ann", waiting=True)
+    assert len(released) == len(held.stored)
+    await memory.store.close()

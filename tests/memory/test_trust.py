@@ -162,3 +162,35 @@ async def test_many_at_once_stay_within_the_quota(store):
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(one, QuotaExceeded) for one in answers) == 30
     assert len(await memory.quarantine.waiting()) == 10
+
+
+async def test_an_operator_states_trust_by_source_on_record(memory):
+    def text(task: str, *sources: str, source: str = "episode:a") -> Reflection:
+        mark, about = signature("", task), Example(task, "")
+        held: dict[str, Any] = {
+            "state": "quarantined",
+            "trust": "tool",
+            "source": source,
+            "sources": sources,
+        }
+        return Reflection("error", mark, "", f"{task}: do y", task, example=about, **held)
+
+    both_sources = await memory.keep(text("pot", "program:pytest", "user"))
+    await memory.keep(text("pan", "program:pytest", "network"))
+    await memory.keep(text("lid", source="program:pytest"))  # a caller names its source as it likes
+    state = memory.set_trust
+    assert await state("program:pytest", "measured", by="ann", why="ours", waiting=True) == []
+    assert await state("user", "operator", by="ann", waiting=True) == [both_sources.entry]
+    assert await memory.stated_trust() == {"program:pytest": "measured", "user": "operator"}
+    assert await state("user", None, by="ann", waiting=True) == []
+    assert await state("tool", "operator", by="ann", waiting=True) == []
+    assert await memory.stated_trust() == {"program:pytest": "measured", "tool": "operator"}
+    assert [one.trust for one in await memory.recall("pot")] == ["model"]
+    assert await memory.recall("pan") == await memory.recall("lid") == []
+    rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert [one["action"] for one in rulings].count("trust") == 4
+    for source, trust in (("network", "operator"), ("", "tool"), ("user", "high")):
+        with pytest.raises(InvalidInput):
+            await state(source, trust, by="ann")
+    with pytest.raises(InvalidInput):
+        Memory(memory.store, trust={"network": "operator"})

@@ -29,6 +29,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import prove_cases
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import Statement
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
@@ -145,6 +146,8 @@ async def of_lessons(story: Story) -> None:
     # In quarantine: seen, released, revoked.
     [held] = await read(lessons.quarantined, None)
     assert (await read(lessons.provenance, held)).sources == ("page",)
+    assert await write(lessons.state_trust, Statement("tool", "model", "ada"), {}) == []
+    assert (await read(lessons.statements))["tool"]["trust"] == "model"
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
@@ -218,8 +221,11 @@ async def of_episodes(story: Story) -> None:
     await write(actions.record, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))])
     assert len((await read(actions.before, failed)).failures) == 1
     assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
-    assert await read(episodes.counts) == {"reflected": 1, "failed": 1, "waiting": 1}
-    assert len(await read(episodes.page, 9)) == 3
+    session = "d9", "a", "s", "partial", [lesson("it came back")]
+    assert len(await write(episodes.record_session, *session)) == 1
+    assert await write(episodes.record_session, *session) == []
+    assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
+    assert len(await read(episodes.page, 9)) == 4
     assert await read(episodes.known_examples, ["x"]) == set()
     spans = [Piece(trace, "1", "", True, "{}") for trace in ("t", "u")]
     for _ in range(2):

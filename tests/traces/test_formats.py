@@ -403,3 +403,38 @@ def test_missing_ids_are_places_and_ids_that_come_twice_are_told_apart():
     events = [{"type": "x", "id": id} for id in ("", "a", "a", "a~2", "a", "e1")]
     ids = [event.id for event in only({"events": events}).events]
     assert ids == ["e1", "a", "a~2", "a~2~2", "a~3", "e1~2"]
+
+
+# Codex
+
+
+def test_a_session_of_codex_is_one_episode():
+    def item(kind: str, **more: Any) -> Data:
+        return {
+            "timestamp": "2026-01-31T12:00:00Z",
+            "type": "response_item",
+            "payload": {"type": kind, **more},
+        }
+
+    def said(role: str, text: str) -> Data:
+        return item("message", role=role, content=[{"type": "input_text", "text": text}])
+
+    given = '{"command": ["bash", "-lc", "npm test"]}'
+    failed = {"output": "no script", "metadata": {"exit_code": 1}}
+    episode = only(
+        {"type": "session_meta", "payload": {"id": "c1", "cwd": "/app"}},
+        said("user", "<environment_context>linux</environment_context>"),
+        said("user", "Run the tests."),
+        {"type": "turn_context", "payload": {"model": "m"}},
+        item("function_call", name="shell", arguments=given, call_id="1"),
+        item("function_call_output", call_id="1", output=json.dumps(failed)),
+        item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="2"),
+        item("custom_tool_call_output", call_id="2", output="done"),
+        item("reasoning", summary=[]),
+    )
+    assert (episode.session, episode.task) == ("c1", "Run the tests.")
+    assert [event.type for event in episode.events[2:]] == ["tool_call", "tool_response"] * 2
+    call, result, patch, done = episode.events[2:]
+    assert call.arguments == {"command": ["bash", "-lc", "npm test"]}
+    assert (result.tool, result.error, result.content) == ("shell", "no script", "")
+    assert (patch.arguments, done.content) == ("*** Begin Patch", "done")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,10 @@ from heedful.cli.output import Progress, answer, call, columns, counted, emit, f
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
 from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
+from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import QuarantinedLesson
+from heedful.lessons.trust import SOURCES, QuarantinedLesson, check_statement
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
@@ -30,6 +32,7 @@ from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.pages.plot import forest
 from heedful.store import episodes, exposures
+from heedful.store.lessons import statements
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -48,7 +51,8 @@ WAITING = columns("lesson source id trust seen since", since="at")
 def _subject(ruling: Mapping[str, Any]) -> str:
     example, source = (ruling["record"].get(key) for key in ("example", "source"))
     about = f"example {example} of {clean(str(source or ''), BRIEF)}"
-    return about if example else str(ruling["subject"])
+    trust = ruling["record"].get("trust", "") if ruling["action"] == "trust" else ""
+    return about if example else f"{ruling['subject']} {trust}".strip()
 
 
 RULINGS = columns("done to by why at", done="action", to=_subject)
@@ -138,6 +142,58 @@ def list_rulings(limit: Limit = 50) -> int:
     """List the rulings on lessons and sources: who decided what, and why."""
     found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
+
+
+trusts: Typer = group("State how far programs, tools and the user are trusted.")
+STATED = columns("source trust by why at")
+Source = Annotated[str, Argument(help=f"{SOURCES}.")]
+Whom = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
+Waiting = Option("--waiting", help="Also release what waits and depends on no other source.")
+
+
+@trusts.command("list")
+def list_trust() -> int:
+    """List the trust of sources; a later statement counts more than the settings."""
+    configured = config.settings().trust
+
+    async def read(memory: Memory) -> list[Mapping[str, Any]]:
+        stated = await memory.store.read(memory.scope, statements)
+        given = {"by": "settings", "why": "", "at": ""}
+        left = {name: trust for name, trust in configured.items() if name not in stated}
+        return [*stated.values(), *({"source": n, "trust": t, **given} for n, t in left.items())]
+
+    empty = "nothing is stated: texts of tools and users wait in quarantine"
+    return emit(ask(read, new=True), STATED, key="trust", text=2, empty=empty)
+
+
+@trusts.command("set")
+def set_trust(
+    source: Source,
+    trust: Annotated[str, Argument(help=f"One of {', '.join(ORDER)}.")],
+    by: Whom = "",
+    why: Why = "",
+    waiting: Annotated[bool, Waiting] = False,
+) -> int:
+    """State how far a source is trusted from now on. What comes from the network always waits."""
+    check_statement(source, trust)
+    return _state(source, trust, by, why, waiting)
+
+
+@trusts.command("unset")
+def unset_trust(source: Source, by: Whom = "", why: Why = "") -> int:
+    """Take back a statement. What was learnt or released meanwhile stays."""
+    return _state(source, None, by, why)
+
+
+def _state(source: str, trust: Any, by: str, why: str, waiting: bool = False) -> int:
+    by = by or getuser()
+    options: Any = {"by": by, "why": why, "waiting": waiting}
+    released = ask(lambda memory: memory.set_trust(source, trust, **options), new=True)
+    words = f"{source} is trusted as {trust}" if trust else f"nothing is stated of {source} now"
+    then = following("quarantine", "list") if trust and not waiting else following("trust", "list")
+    record = {"source": source, "trust": trust, "by": by, "why": why, "released": released}
+    more = f"; {counted(len(released), 'text')} released" if waiting else ""
+    return answer(record, words + more, then)
 
 
 dreams: Typer = Typer(add_completion=False, **PLAIN)

@@ -24,7 +24,7 @@ from typer import Option
 
 from heedful.cli.output import call, drive, say
 from heedful.errors import InvalidInput, NotFound, UsageError
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Scope, Trust
 from heedful.loop.decide import Policy
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
@@ -36,6 +36,7 @@ from heedful.store.store import Store
 T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
+DATABASE = "heedful.db"
 LONGEST = 1000  # characters of a policy as text
 POLICY = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
 MIB = 1024 * 1024
@@ -88,6 +89,9 @@ class Settings(BaseModel):
     `model` and `judge` may be "none". The judge gives the scores that callers of `heedful serve` do
     not report.
 
+    `trust` has the trust of sources in sessions of agents. `forget` is a time such as 180d: after
+    reading sessions, lessons that were unused for this long are removed.
+
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
     is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
     trace is complete `settled` seconds after its last span, if its root has ended.
@@ -98,7 +102,7 @@ class Settings(BaseModel):
     model: Name = "embedded"
     judge: Name = NONE
     embedder: Literal["auto", "minilm", "none"] = "auto"
-    db: Written = "heedful.db"
+    db: Written = DATABASE
     cache: Path | None = None
     tenant: Name = "default"
     project: Name = "default"
@@ -111,6 +115,8 @@ class Settings(BaseModel):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
+    forget: Written | None = None
+    trust: dict[Name, Trust] | pydantic.Json[dict[Name, Trust]] = {}
     # A table is JSON in a variable of the environment.
     checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
     host: Name = "127.0.0.1"
@@ -133,7 +139,8 @@ def settings(**options: Any) -> Settings:
     """
     places = _places({"db": call().db, **options})
     try:
-        return Settings(**ChainMap(*reversed(places.values())))
+        found = Settings(**ChainMap(*reversed(places.values())))
+        return found if "db" in found.model_fields_set else _with_default_db(found)
     except ValidationError as error:
         problems = dict[str, str]()  # the first problem of each setting
         for one in error.errors():
@@ -143,6 +150,55 @@ def settings(**options: Any) -> Settings:
                 what = f": there is no such setting; there are: {', '.join(Settings.model_fields)}"
             problems.setdefault(name, f"{_place(name, places)}{what}")
         raise UsageError("; ".join(problems.values())) from error
+
+
+def _with_default_db(values: Settings) -> Settings:
+    """Return the settings with the database of this folder, or else of its git repository."""
+    root = None if Path(DATABASE).exists() else repository(Path.cwd())
+    if root is None or root == Path.cwd():
+        return values
+    return values.model_copy(update={"db": str(root / DATABASE)})
+
+
+def states_db() -> bool:
+    """Return True if an option, the environment or a file states the database."""
+    return any(
+        "db" in values for values in _places({"db": call().db} if call().db else {}).values()
+    )
+
+
+def repository(folder: Path) -> Path | None:
+    """Return the root of the git repository with this folder; of a worktree, the main root."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        if git.is_dir():
+            return place
+        with suppress(OSError, ValueError):
+            inner = place / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            common = (inner / (inner / "commondir").read_text(encoding="utf-8").strip()).resolve()
+            return common.parent
+    return None
+
+
+def own_folder() -> Path:
+    """Return the folder of the user's own memory, for sessions outside of repositories."""
+    return Path.home() / ".heedful"
+
+
+def prepare(db: str) -> str:
+    """Return the name of a database; of a new file, make its folder, and let git ignore it."""
+    path = Path(db).absolute()
+    if db.startswith(POSTGRES) or db == ":memory:" or path.exists():
+        return db
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if (path.parent / ".git").is_dir():
+        ignored, line = path.parent / ".git" / "info" / "exclude", f"/{path.name}*"
+        known = ignored.read_text(encoding="utf-8") if ignored.exists() else ""
+        if line not in known.splitlines():
+            ignored.parent.mkdir(exist_ok=True)
+            end = "" if known.endswith("\n") or not known else "\n"
+            ignored.write_text(f"{known}{end}{line}\n", encoding="utf-8")
+    return db
 
 
 def policy_of(option: str | None) -> Policy:
@@ -253,7 +309,7 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
     if not (new or exists(values.db)):
         where = "this folder; check the path, or let heedful run create one"
         raise NotFound("database", values.db, where)
-    store = open_store(values.db)
+    store = open_store(prepare(values.db))
     try:
         yield store
     finally:
@@ -308,7 +364,7 @@ def look_here() -> None:
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
     embedder = embedder_of(values, progress)
-    return Memory(store, scope_of(values), embedder, holdout=values.holdout)
+    return Memory(store, scope_of(values), embedder, values.holdout, trust=values.trust)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:

@@ -161,9 +161,9 @@ class Reflection:
     an error that a caller remembered, and "reflection" or "strategy" for a lesson from an episode.
     `sighting` is the exact text of this occurrence. A search by words also reads `context`.
     `vector` is the embedding of the example's task, or of `text` without an example; `space` names
-    the embedder. `source` names the origin of the text, `parents` are the ids of examples that this
-    lesson is derived from, and `meta` is further JSON data. `cause` is the rule that the loop
-    broke, if loops with its memory key recall it.
+    the embedder. `source` names the origin of the text, `sources` name others that it depends on,
+    `parents` are the ids of examples that this lesson is derived from, and `meta` is further JSON
+    data. `cause` is the rule that the loop broke, if loops with its memory key recall it.
     """
 
     kind: str
@@ -184,6 +184,7 @@ class Reflection:
     parents: tuple[int, ...] = ()
     pinned: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
     cause: Cause | None = None
 
 

@@ -7,15 +7,44 @@ tools and from outside are quarantined until an operator releases them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ORDER, Example, Reflection, State, Trust, check_trust, clip
 
 Action = Literal["release", "reject"]
 RAISING = frozenset(ORDER[:2])
 HELD = frozenset(ORDER[3:])
+# The source of all that comes from other computers; its trust is always "external".
+NETWORK = "network"
+_SOURCE = re.compile(r"user|tool|(?:tool|program):\S{1,150}")
+SOURCES = "user, tool, tool:NAME or program:NAME"
+# Tools and programs that bring texts from other computers, and addresses of such texts.
+_FETCHING_TOOL = re.compile(r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE)
+_FETCHING = re.compile(
+    r"(?<![\w.-])(?:curl|wget|https?|ssh|scp|sftp|rsync|ftp|nc|ncat|telnet|lynx|w3m|aria2c|gh|glab)"
+    r"(?![\w.=/:-])"
+)
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://")
+_QUOTED_ADDRESS = re.compile(r"['\"][a-z][a-z0-9+.-]{1,20}://")
+_INNER = re.compile(r"\b\w*sh\s(?:.*\s)?-\w*c\b|\beval\b")
+# Of a shell's command: what is data (here-documents, quoted texts), redirections, separators.
+_DATA = re.compile(
+    r"<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\"",
+    re.DOTALL | re.MULTILINE,
+)
+_REDIRECTED = re.compile(r"(?:\d|&)?(?:>>?|<)(?:&\d|\s*[^\s;|&]+)")
+_SET = re.compile(r"\w+=")
+_SEPARATOR = re.compile(r"[;|&\n`()]+")
+# Words of the shell before a program, and commands that bring no text of others.
+_BEFORE = frozenset("if then else elif while until do ! { time exec".split())
+_SILENT = frozenset(
+    "cd pushd popd export set unset true false : echo printf exit wait sleep test [ [[ read local"
+    " return for case esac done fi }".split()
+)
 # What quarantine keeps of a lesson's tags: characters of each, and how many.
 LONGEST_TAG = 200
 TAGS = 20
@@ -82,6 +111,16 @@ class RevocationResult:
     vectors: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What an operator says about a source; with `trust` None, an earlier statement is void."""
+
+    source: str
+    trust: Trust | None
+    by: str
+    why: str = ""
+
+
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest of these levels of trust. Raises InvalidInput.
 
@@ -118,3 +157,57 @@ def clip_reflection(one: Reflection) -> Reflection:
     tags = tuple(clip(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
     kind, context = clip(one.error_type), clip(one.context)
     return replace(one, example=example, tags=tags, error_type=kind, context=context)
+
+
+def check_statement(source: object, trust: object) -> None:
+    """Raise InvalidInput unless an operator may state this trust of this source."""
+    if not isinstance(source, str) or not _SOURCE.fullmatch(source):
+        why = "; what comes from the network waits for a release" if source == NETWORK else ""
+        raise InvalidInput("source", source, f"{SOURCES}{why}")
+    check_trust(trust)
+
+
+def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
+    """Return the trust of a source; a tool or program without a statement has that of `tool`.
+
+    >>> source_trust("program:pytest", {"tool": "measured"})
+    'measured'
+    """
+    if not _SOURCE.fullmatch(source):
+        return "external"
+    other: Trust = "external" if source == "user" else stated.get("tool", "tool")
+    return stated.get(source, other)
+
+
+def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozenset[str]:
+    """Return the sources of a tool's result: the programs of its `command`, or else the tool.
+
+    If the command, the tool or one of its other `arguments` fetches from other computers, the
+    network is a source, too. heedful cannot see what a program itself fetches.
+
+    >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m pytest -q 2>&1"))
+    ['network', 'program:curl', 'program:python']
+    """
+    bare = _DATA.sub(" _ ", command)
+    fetches = (
+        _FETCHING.search(command if _INNER.search(bare) else bare)
+        or _ADDRESS.search(bare)
+        or _QUOTED_ADDRESS.search(command)
+        or _FETCHING_TOOL.search(tool)
+        or any(map(_ADDRESS.match, arguments))
+    )
+    named = {f"program:{name[:150]}" for name in programs(command)} or {
+        f"tool:{tool[:150]}".removesuffix(":")
+    }
+    return frozenset({*named, NETWORK} if fetches else named)
+
+
+def programs(command: str) -> list[str]:
+    """Return the names of the programs that a shell's command runs, in their order."""
+    found = dict[str, None]()
+    for step in _SEPARATOR.split(_REDIRECTED.sub(" ", _DATA.sub(" _ ", command))):
+        words = (word.strip('"$') for word in step.split())
+        name = next((w for w in words if w and w not in _BEFORE and not _SET.match(w)), "")
+        if name and name not in _SILENT:
+            found[name.rstrip("/").rpartition("/")[2]] = None
+    return list(found)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust
+from heedful.lessons.trust import lowest_trust, source_trust
 from heedful.lessons.words import words
 from heedful.loop.record import Usage, clean
 from heedful.models import call
@@ -93,14 +94,24 @@ class Study:
     course: Course
     signals: tuple[Signal, ...]
     task_trust: Trust = "external"
+    stated: Mapping[str, Trust] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, episode: Episode, trust: Trust = "external") -> Study:
-        """Study an episode, in time linear in the number of its events."""
+    def of(
+        cls,
+        episode: Episode,
+        trust: Trust = "external",
+        stated: Mapping[str, Trust] = MappingProxyType({}),
+    ) -> Study:
+        """Study an episode, in time linear in the number of its events.
+
+        `stated` is the trust of sources, as `Memory.set_trust` states it.
+        """
         episode = remove_lessons(episode)
         run = trace.course(episode)
-        own: Trust = "model" if episode.source == LOOP else trust
-        return cls(episode, run, trace.signals_of(run), own)
+        own: Trust = stated.get("user", trust) if trust == "external" else trust
+        own = "model" if episode.source == LOOP else own
+        return cls(episode, run, trace.signals_of(run), own, stated)
 
     @property
     def reason(self) -> Signal | None:
@@ -155,6 +166,13 @@ class Study:
         """Return the positions of the failed steps that a signal is about, in their order."""
         places = map(self.course.step_of, signal.evidence)
         return tuple(at for at in dict.fromkeys(places) if trace.call_failed(self.course, at))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the events, such as programs; none for a loop of this installation."""
+        own = self.episode.source == LOOP
+        places = range(0 if own else len(self.course.events))
+        return tuple(sorted({one for at in places for one in trace.sources_at(self.course, at)}))
 
     @property
     def category(self) -> str:
@@ -220,11 +238,17 @@ class Study:
             return self.task_trust
         if at >= len(events):
             return "model" if own else "external"
-        trusts = (
-            self.task_trust if event.type in _OF_THE_TASK else trust_of(event, own)
-            for event in events[: at + 1]
+        return lowest_trust(("operator", *map(self._trust_of, range(at + 1))))
+
+    def _trust_of(self, at: int) -> Trust:
+        event, own = self.episode.events[at], self.episode.source == LOOP
+        if event.type in _OF_THE_TASK:
+            return self.task_trust
+        if own or event.type not in trace.ANSWERS:
+            return trust_of(event, own)
+        return lowest_trust(
+            source_trust(one, self.stated) for one in trace.sources_at(self.course, at)
         )
-        return lowest_trust(("operator", *trusts))
 
     def _first(self, fragment: str) -> int:
         """Return the position where a text first occurred; the number of events if it never did.

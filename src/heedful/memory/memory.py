@@ -37,7 +37,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult, Statement, check_statement
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
@@ -121,7 +121,7 @@ class Memory(Transfers):
     off. `max_entries` limits the lessons of the scope and the examples of each lesson. When it is
     reached, a new lesson replaces the least useful lesson (a quarantined one first), and a new
     example the oldest example. Pinned lessons stay. `quota` limits each source that is not trusted.
-    Raises InvalidInput.
+    `trust` is the trust of sources in sessions of agents, as for `set_trust`. Raises InvalidInput.
     """
 
     def __init__(
@@ -132,7 +132,10 @@ class Memory(Transfers):
         holdout: float = records.SHARE,
         max_entries: int | None = None,
         quota: Quota | None = None,
+        trust: Mapping[str, Trust] | None = None,
     ) -> None:
+        for statement in (trust or {}).items():
+            check_statement(*statement)
         if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
             raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
         if max_entries is not None:
@@ -147,6 +150,7 @@ class Memory(Transfers):
         self.holdout = holdout
         self.max_entries = max_entries
         self.quota: Quota = quota or Quota()
+        self.trust: Mapping[str, Trust] = trust or {}
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -212,6 +216,27 @@ class Memory(Transfers):
     def quarantine(self) -> Quarantine:
         """The lessons in quarantine: show, release or reject them, or revoke a source."""
         return Quarantine(self.store, self.scope)
+
+    async def stated_trust(self) -> Mapping[str, Trust]:
+        """Return the trust of sources: as `set_trust` states it, or else as this memory has it."""
+        stated = await self.store.read(self.scope, lesson_store.statements)
+        return {**self.trust, **{source: one["trust"] for source, one in stated.items()}}
+
+    async def set_trust(
+        self, source: str, trust: Trust | None, *, by: str, why: str = "", waiting: bool = False
+    ) -> Sequence[int]:
+        """State on record how far a source is trusted from now on; None takes it back.
+
+        A `source` is `program:NAME` or `tool:NAME`, `tool` for all others of both, or `user`, who
+        talks to the agent. With `waiting`, what waits in quarantine and depends on this source is
+        released if it depends on no other untrusted source. Returns the ids of what is released.
+        What comes from the network is always quarantined. Raises InvalidInput.
+        """
+        check_statement(source, trust or "tool")
+        records.check_actor(by, why)
+        said = Statement(source, trust, by, why)
+        others = self.trust if waiting else None
+        return await self.store.write(self.scope, lesson_store.state_trust, said, others)
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, with what mended it.

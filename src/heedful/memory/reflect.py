@@ -282,7 +282,8 @@ class _Reflector:
             ours = await store.read(scope, episodes.known_examples, answered)
             places = (at for each in ours for at in (answered[each], answered[each] + 1))
             episode = drafts.remove_lessons(episode, frozenset(places))
-        return await asyncio.to_thread(Study.of, episode, trust)
+        stated = await self.memory.stated_trust() if self.memory is not None else {}
+        return await asyncio.to_thread(Study.of, episode, trust, stated)
 
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
         """Return the lessons of a draft with their trust, importance and metadata."""
@@ -322,6 +323,7 @@ class _Reflector:
                 tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
                 parents=parents,
+                sources=study.sources,
                 meta=_meta(study, draft, digest, self.related, kind),
             )
             if (

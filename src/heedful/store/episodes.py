@@ -17,6 +17,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.ranking import RECALLED
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
@@ -105,6 +106,43 @@ def record_lessons(
         link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
         db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
+
+
+def record_session(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    name: str,
+    session: str,
+    outcome: str,
+    reflections: Sequence[Reflection],
+    *,
+    most: int = 0,
+    quota: Quota | None = None,
+) -> list[Remembered]:
+    """Write the lessons of a session, each counted once a session; return [] if it is stored.
+
+    `most` and `quota` are limits as in `exposures.remember`. A lesson that comes back in another
+    session becomes important enough for prompts. Raises InvalidInput, QuotaExceeded.
+    """
+    now = time.time()
+    names = {"name": storable(name), "session": storable(session), "outcome": outcome}
+    row = {**_key(scope, digest), **names, "state": "reflected", "record": "{}", "at": now}
+    if not db.insert("episode", row, SKIP).rowcount:
+        return []
+    new = [one for one in reflections if not _is_known(db, scope, one)]
+    written = lessons.upsert(db, scope, new, now, quota)
+    for each in written:
+        if each.seen > 1:
+            db.run("raise_importance", {"id": each.id, "least": RECALLED})
+    answers = dict(zip(map(id, new), lessons.evict(db, scope, written, most), strict=True))
+    return [answers.get(id(one)) or lessons.known(db, scope, [one])[0] for one in reflections]
+
+
+def _is_known(db: Db, scope: Scope, one: Reflection) -> bool:
+    """Return True if this lesson was seen in the same session."""
+    key = {"kind": one.kind, "signature": one.signature.digest, "source": storable(one.source)}
+    return db.one("seen_in", scope, **key) is not None
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Cause, Example, Quota, Reflection, Remembered, Scope
+from heedful.lessons.lesson import Cause, Example, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
@@ -121,15 +121,18 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the source and parents of an example; return True if it had a source before.
 
-    `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If a
-    new parent derives from this example, the old source and parents are kept besides the new ones.
+    `values` holds the scope, the new `source`, the `sources` beside it, and the new `parents` as a
+    JSON list of ids. If a new parent derives from this example, the old source and parents are
+    kept besides the new ones.
     """
     values = {**values, "example": example}
     known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
     if not known:
         known = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
-    db.insert("origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
+    for source in {values["source"], *values.get("sources", ())}:
+        origin = {"example": example, "source": storable(source), "scope": values["scope"]}
+        db.insert("origin", origin, SKIP)
     for parent in set(json.loads(values["parents"])) - {example}:
         db.insert("lineage", {"child": example, "parent": parent}, SKIP)
     return known
@@ -194,6 +197,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
         "meta": json.dumps(redact_data(dict(reflection.meta))),
         "parents": json.dumps(reflection.parents),
+        "sources": reflection.sources,
         "now": now,
     }
     if reflection.trust in RAISING:
@@ -509,10 +513,54 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
     )
 
 
-def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
+def statements(db: Db, scope: Scope) -> dict[str, Mapping[str, Any]]:
+    """Return the trust that operators state by source, with by whom, why and when."""
+    key = {**key_of(scope), "action": "trust"}
+    rows = db.select("subject as source, by, why, record, at", "ruling", key, "order by at, id")
+    last = {row["source"]: {**dict(row), **json.loads(row["record"])} for row in rows}
+    named = ("source", "trust", "by", "why", "at")
+    return {name: {n: one[n] for n in named} for name, one in last.items() if one["trust"]}
+
+
+def state_trust(
+    db: Db, scope: Scope, said: trusts.Statement, waiting: Mapping[str, Trust] | None
+) -> list[int]:
+    """Record the trust of a source. Return the ids of the examples that this releases.
+
+    With `waiting`, the trust of other sources, releases each quarantined example that depends on
+    this source, if no source of it is untrusted any more. It is trusted like the text of a model.
+    """
+    source, by, why = said.source, said.by, said.why
+    rule(db, scope, "trust", source, by, why, time.time(), {"trust": said.trust or ""})
+    if waiting is None:
+        return []
+    stated = {**waiting, **{name: one["trust"] for name, one in statements(db, scope).items()}}
+    released = []
+    for one in quarantined(db, scope, None):
+        rows = db.select("source", "origin", {"example": one.id})
+        names = {row["source"] for row in rows if not row["source"].startswith("episode:")}
+        # A caller may name a single source as it likes; only a session has several.
+        known = len(rows) > len(names) > 0 and (source == "tool" or source in names)
+        known = known and not db.select("parent", "lineage", {"child": one.id})
+        if known and HELD.isdisjoint(trusts.source_trust(name, stated) for name in names):
+            released.append(one.id)
+    if released:
+        settle(db, scope, released, "release", by, why, "model")
+    return released
+
+
+def settle(
+    db: Db,
+    scope: Scope,
+    ids: Collection[int],
+    action: Action,
+    by: str,
+    why: str,
+    trust: Trust = "operator",
+) -> None:
     """Release or reject the quarantined examples with these ids, and record a ruling for each.
 
-    A released example gets the trust "operator". Raises NotFound, NotQuarantined, InvalidInput.
+    A released example gets this `trust`. Raises NotFound, NotQuarantined, InvalidInput.
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
@@ -524,7 +572,7 @@ def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, 
         one = known[id]
         subject, state = f"{one.kind}/{one.signature}", "candidate" if released else "retired"
         values = {**_scope_key(scope), "example": id, "state": state, "subject": subject}
-        row = db.first("settle_example", {**values, "trust": "operator" if released else one.trust})
+        row = db.first("settle_example", {**values, "trust": trust if released else one.trust})
         if row is None:
             last = db.first("rulings_on", values)
             ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""

@@ -289,6 +289,65 @@ class SessionReader(EpisodeReader):
         return []
 
 
+class CodexReader(EpisodeReader):
+    """Reads sessions of Codex: each line is an entry, and the whole file is one session."""
+
+    source = "codex"
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._only = self._session()
+        self._id = ""
+
+    def add(self, value: Any) -> list[Episode]:
+        if not isinstance(value, Mapping):
+            raise InvalidInput("an entry", value, "an object")
+        item = value.get("payload", value)
+        if not isinstance(item, Mapping):
+            raise InvalidInput("payload", item, "an object")
+        if value.get("type") in ("session_meta", None):
+            self._id = self._id or text_field(item, "id")
+        elif value["type"] == "response_item" or "payload" not in value:
+            at = seconds(value.get("timestamp"))
+            events = _item_events(item, self._only.names)
+            self._only.gathering.add(*(replace(event, at=at) for event in events))
+        return []
+
+    def finish(self) -> list[Episode]:
+        gathering = self._only.gathering
+        return [gathering.episode(id=self._id, session=self._id)] if gathering.count else []
+
+
+def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
+    """Return the events of an item in OpenAI's format of responses. Raises InvalidInput."""
+    kind, call = text_field(item, "type"), text_field(item, "call_id") or text_field(item, "id")
+    if kind == "message":
+        parts = objects(item.get("content"), "content")
+        events = message_events(text_field(item, "role") or "user", parts, names)
+        # The program itself writes these messages in the name of the user.
+        own = (each.type == "user_message" and each.content.startswith("<") for each in events)
+        return [
+            replace(each, type="system_event") if ours else each
+            for each, ours in zip(events, own, strict=True)
+        ]
+    if kind.endswith("_call_output"):
+        data = json_data(item.get("output"))
+        held = data if isinstance(data, Mapping) else {"output": data}
+        text, meta = text_of(first_of(held, "output", "content")), held.get("metadata")
+        failed = held.get("success") is False or (
+            isinstance(meta, Mapping) and meta.get("exit_code")
+        )
+        result = {"type": "tool_result", "id": call, "content": text, "is_error": bool(failed)}
+        return message_events("tool", [result], names)
+    if kind.endswith("_call"):
+        given = first_of(item, "arguments", "input", "action")
+        name = text_field(item, "name") or kind
+        return message_events(
+            "tool", [{"type": "tool_call", "id": call, "name": name, "input": given}], names
+        )
+    return []
+
+
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     kind = entry["type"]
     if kind == "summary":

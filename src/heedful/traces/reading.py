@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput, TraceFileError, UsageError
 from heedful.traces.episode import Episode, Limits
-from heedful.traces.messages import ChatReader, EpisodeReader, SessionReader
+from heedful.traces.messages import ChatReader, CodexReader, EpisodeReader, SessionReader
 from heedful.traces.spans import SpanReader
 
 File = str | os.PathLike[str] | bytes
@@ -23,14 +23,16 @@ MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
+    **dict.fromkeys(("payload", "instructions"), "codex"),
     "type": "claude-code",
 }
 # The line where a value begins (0 if unknown), and the value.
 Values = Iterator[tuple[int, Any]]
 
 
+_READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
 FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
-    reader.source: reader for reader in (EpisodeReader, SpanReader, ChatReader, SessionReader)
+    reader.source: reader for reader in _READERS
 }
 
 
@@ -38,8 +40,8 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     """Yield the episodes of `file`: a path, or the file's bytes.
 
     The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry GenAI or
-    OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code. Secrets
-    are redacted. If the file is damaged, yields the episodes before the damage, then raises
+    OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages), claude-code or codex.
+    Secrets are redacted. If the file is damaged, yields the episodes before the damage, then raises
     TraceFileError with the line number.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)

@@ -17,7 +17,9 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.action import command_of
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import NETWORK, sources_of
 from heedful.lessons.words import count_common
 from heedful.loop.record import clean
 from heedful.traces.episode import (
@@ -53,7 +55,7 @@ MOST_EVIDENCE = 20  # events that prove one signal
 # was chosen on (agent_sessions, dev) it finds 81 % of the failures at 0.1 % false positives; a list
 # of error phrases finds 82 % at 0.4 % there.
 _FAILED = re.compile(
-    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
+    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b(?!\.\w|['\"](?! *:))"
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
@@ -586,3 +588,22 @@ RULES: Mapping[Kind, Callable[[Course], Found]] = {
     "timeout": _timeouts,
     "unknown_tool": _not_offered,
 }
+
+
+def sources_at(run: Course, at: int) -> frozenset[str]:
+    """Return the sources of an event: the user, the programs and tools, or the network."""
+    event, call = run.events[at], run.act[at]
+    if event.type in ("llm_response", "tool_call"):
+        return frozenset()
+    if event.type not in ANSWERS:
+        return frozenset({"user" if event.type in GIVEN else NETWORK})
+    tool = event.tool or (run.events[call].tool if call is not None else "")
+    given = given_to(run.events[call]) if call is not None else ""
+    rest = given.values() if isinstance(given, Mapping) else ()
+    return sources_of(tool, command_of(given), [s for s in rest if isinstance(s, str)])
+
+
+def given_to(call: Event) -> Mapping[str, Any] | str:
+    """Return the arguments of a call, as data if they are an object, else as text."""
+    given = call_arguments(call)
+    return given if isinstance(given, Mapping | str) else json.dumps(given, default=str)

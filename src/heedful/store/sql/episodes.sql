@@ -78,3 +78,11 @@ returning id;
 
 -- name: forget_traces
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
+
+-- name: seen_in
+select 1 from occurrence o join reflection l on l.id = o.reflection
+where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
+  and o.source = :source limit 1;
+
+-- name: raise_importance
+update reflection set importance = max(importance, :least) where id = :id;

@@ -1,0 +1,83 @@
+"""`heedful learn-sessions`: folders, damaged files, repositories, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def lines(folder: Path, id: str) -> str:
+    """A session of Claude Code in a folder: a command that is mended by another one."""
+
+    def entry(kind: str, part: dict[str, Any]) -> str:
+        message = {"role": kind, "content": [part]}
+        return json.dumps({"type": kind, "sessionId": id, "cwd": str(folder), "message": message})
+
+    def call(n: str, command: str) -> str:
+        given = {"command": command}
+        return entry("assistant", {"type": "tool_use", "id": n, "name": "Bash", "input": given})
+
+    def result(n: str, text: str, failed: bool) -> str:
+        part = {"type": "tool_result", "tool_use_id": n, "content": text, "is_error": failed}
+        return entry("user", part)
+
+    made = (
+        entry("user", {"type": "text", "text": "Run the tests."}),
+        call("1", "npm test"),
+        result("1", "npm ERR! Missing script", True),
+        call("2", "pnpm test"),
+        result("2", "12 passed", False),
+    )
+    return "\n".join(made) + "\n"
+
+
+def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
+    (tmp_path / "logs/p").mkdir(parents=True)
+    for n in (1, 2):
+        desk.write(f"logs/p/s{n}.jsonl", lines(tmp_path, f"s{n}"))
+    whole = lines(tmp_path, "s3")
+    desk.write("logs/cut.jsonl", whole[: len(whole) - 40])
+    desk.write("logs/binary.jsonl", b"\x00\xff\x01" * 999)
+    desk.write("logs/other.json", '{"a": 1}')
+    desk.write("logs/empty.json", "")
+    desk.write("logs/notes.md", "npm ERR! Missing script")
+    done = session(("learn-sessions logs --db m.db --json", 1))
+    report = json.loads(done.out)
+    assert (report["files"], report["sessions"], len(report["problems"])) == (6, 3, 4)
+    [failure] = report["failures"]
+    assert (failure["sessions"], failure["mended"]) == (3, "Bash `pnpm test`")
+    session(
+        ("learn-sessions logs/p --db m.db", 0, "2 sessions of 2 files, 2 known before"),
+        ("trust set user operator --db m.db", 0),
+        ("trust set tool measured --waiting --db m.db", 0, "2 texts released"),
+        ("learn-sessions none", 2, "none does not exist"),
+    )
+
+
+def test_the_memory_of_a_repository_is_at_its_root(session, desk, tmp_path, monkeypatch):
+    root, tree = tmp_path / "app", tmp_path / "tree"
+    git = ["git", "-c", "user.email=a@b", "-c", "user.name=a", "-C", str(root)]
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True)
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    (tmp_path / "logs").mkdir()
+    desk.write("logs/a.jsonl", lines(tree, "s1"))
+    desk.write("logs/b.jsonl", lines(tmp_path, "s2"))
+    session(("learn-sessions logs", 0, str(root / "heedful.db")))
+    assert {file.name for file in (home / ".heedful").iterdir()} == {"heedful.db"}
+    seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
+    assert seen.stdout == b""
+
+
+@pytest.mark.parametrize("forget", ["180d", "soon"])
+def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
+    desk.write("heedful.toml", f'forget = "{forget}"\n')
+    (tmp_path / "logs").mkdir()
+    desk.write("logs/a.jsonl", lines(tmp_path, "s1"))
+    session(("learn-sessions logs --db m.db", 2 if forget == "soon" else 0))

@@ -1,0 +1,134 @@
+"""Sessions of coding agents: what is learnt of them, once, and how far it is trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import InvalidInput
+from heedful.memory.sessions import mistakes
+from heedful.traces.episode import Episode, Event
+
+MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
+OWN: Any = {"user": "operator", "tool": "measured"}
+
+
+def step(tool: str, given: Any, said: str = "", failed: bool = False) -> tuple[Event, Event]:
+    """A call and its result; a text is the command of a shell."""
+    given = {"command": given, "description": "why"} if isinstance(given, str) else given
+    content, error = ("", said) if failed else (said, "")
+    return Event("tool_call", "", "", tool, given), Event(
+        "tool_response", content, "", tool, error=error
+    )
+
+
+def edit(old: str, new: str, path: str = "a.py") -> tuple[Event, Event]:
+    return step("Edit", {"file_path": path, "old_string": old, "new_string": new}, "done")
+
+
+def session(*steps: tuple[Event, ...], id: str = "s1", said: str = "") -> Episode:
+    events = [Event("user_message", "Run the tests."), *(one for pair in steps for one in pair)]
+    events += [Event("user_message", said)] if said else []
+    return Episode(tuple(events), "partial", "Run the tests.", session=id)
+
+
+FAILED = step("Bash", "npm test", MISSING, failed=True)
+OTHER = step("Bash", "pnpm test", "12 passed")
+BROKEN = step("Bash", "pytest -q", "E   NameError: name 'x' is not defined\n1 failed", failed=True)
+PASSED = step("Bash", "pytest -q", "1 passed")
+LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
+PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
+
+
+@pytest.mark.parametrize(
+    ("steps", "errors", "mends", "vain", "work"),
+    [
+        ([FAILED, OTHER], ['npm ERR! Missing script: "test"'], ["Bash `pnpm test`"], 0, False),
+        ([FAILED], ['npm ERR! Missing script: "test"'], [], 0, False),
+        (
+            [BROKEN, edit("x", "y"), BROKEN, step("Read", {"file_path": "a.py"}, "y"),
+             edit("a = 1", LONG), PASSED],
+            ["NameError: name 'x' is not defined"],
+            ["-x\n+y", "+value_1999 = 1999"], 0, True,
+        ),
+        (
+            [step("Bash", "make al", "make: no rule for 'al'", failed=True),
+             step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
+             step("Bash", "make all", "ok")],
+            ["make: no rule for 'al'"], ["Bash `make all`"], 1, False,
+        ),
+        ([PASSED, step("Bash", "ls", "error.log")], [], [], 0, False),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
+    steps, errors, mends, vain, work
+):
+    found = mistakes(session(*steps))
+    assert [one.errors[0] for one in found] == errors
+    for one in found:
+        assert len(one.mends) == len(mends)
+        assert all(part in whole for part, whole in zip(mends, one.mends, strict=True))
+        assert all(whole in one.text for whole in one.mends)  # nothing is cut
+        assert (len(one.vain), one.work) == (vain, work)
+
+
+async def test_a_session_is_learnt_once_and_found_by_error_and_by_action():
+    memory = heedful.Memory(":memory:", trust=OWN)
+    first = session(FAILED, OTHER)
+    [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
+    assert (lesson.trust, lesson.seen) == ("measured", 1)
+    assert (await heedful.learn_session(first, memory=memory)).again
+    longer = session(FAILED, OTHER, PASSED)  # the same session, continued
+    assert not (await heedful.learn_session(longer, memory=memory)).again
+    assert (await memory.seen("", MISSING)).count == 1
+    await heedful.learn_session(replace(first, session="s2"), memory=memory)
+    found = await memory.seen("Bash", f"> npm test\n{MISSING}")
+    assert found.count == 2
+    assert "pnpm test" in found.lessons[0]["text"]
+    assert "pnpm test" in str(await memory.before("Bash", {"command": "npm test"}))
+    assert not await memory.before("Bash", {"command": "pnpm test"})
+    await memory.store.close()
+
+
+async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back():
+    memory = heedful.Memory(":memory:", trust=OWN)
+    for times in (0, 1):
+        one = session(BROKEN, edit("x", "y"), PASSED, id=f"s{times}")
+        await heedful.learn_session(one, memory=memory)
+        assert len(await memory.recall("NameError: name 'x' is not defined")) == times
+    await memory.store.close()
+
+
+@pytest.mark.parametrize(
+    ("steps", "said", "trust", "states"),
+    [
+        ([FAILED, OTHER], "", {}, ["quarantined"]),
+        ([FAILED, OTHER], "", {"tool": "measured"}, ["quarantined"]),
+        ([FAILED, OTHER], "", OWN, ["candidate"]),
+        ([FAILED, OTHER], "", {"user": "operator", "program:npm": "model"}, ["quarantined"]),
+        (
+            [FAILED, OTHER], "",
+            {"user": "operator", "program:npm": "model", "program:pnpm": "model"}, ["candidate"],
+        ),
+        ([PAGE, FAILED, OTHER], "", {**OWN, "tool:WebFetch": "operator"}, ["quarantined"]),
+        ([FAILED, OTHER, PAGE], "", OWN, ["candidate"]),
+        ([PAGE, FAILED], "No, we use pnpm, never npm.", OWN, ["quarantined", "candidate"]),
+        ([FAILED, OTHER], "Don't run npm here", {}, ["quarantined", "quarantined"]),
+        ([OTHER], "No, we use pnpm, never npm.", OWN, []),
+        ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["candidate"]),
+    ],
+)  # fmt: skip
+async def test_a_lesson_is_trusted_like_its_least_source(steps, said, trust, states):
+    memory = heedful.Memory(":memory:", trust=trust)
+    made = await heedful.learn_session(session(*steps, said=said), memory=memory)
+    assert [one.state for one in made.stored.values()] == states
+    await memory.store.close()
+
+
+async def test_only_an_episode_is_learnt():
+    given: Any = "text"
+    with pytest.raises(InvalidInput):
+        await heedful.learn_session(given, memory=":memory:")
