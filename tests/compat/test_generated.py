@@ -323,11 +323,14 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert "Say what a cook would say." in asked[0]
     assert (result.reflection_text, result.tags) == (answer["reflection"], ["price"])
     assert (result.importance, result.heedful_importance, result.confidence) == (0.9, 0.65, 0.8)
-    assert result.dropped == []
+    assert (result.dropped, result.model_error) == ([], None)
     answer["strategy"] = "Ask Mark Twain."
     (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
     assert (dropped["text"], dropped["part"]) == ("Ask Mark Twain.", "strategy")
     assert list(dropped["unsupported"]) == ["Mark Twain"]
+    answer["reflection"], right = "", answer["reflection"]
+    assert "MalformedAnswer" in do(engine.generate_reflection(SPOKEN))["model_error"]
+    answer["reflection"] = right
     do(engine.store_reflection(result, "t", "p"))
     assert (do(kept(store)), do(memory.count())) == (2, 0)
     found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))
