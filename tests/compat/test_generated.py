@@ -106,6 +106,25 @@ def test_a_known_failure_has_the_stored_words(store):
     assert do(kept(store)) == 2
 
 
+def test_what_worked_is_kept_beside_a_rule_of_more_trust_and_replaces_it_once_released(store):
+    def call(table: str, **answer: Any) -> list[dict[str, Any]]:
+        sql = {"event_type": "tool_call", "content": f"select * from {table}", "tool_name": "sql"}
+        return [sql, {"event_type": "tool_response", "tool_name": "sql", **answer}]
+
+    failed = call("visits", content="", error={"message": 'relation "visits" does not exist'})
+    run = {**without("error", SPOKEN), "task_description": None, "task_goal": None}
+    rules = []
+    for id, events in enumerate((failed, failed + call("app.visits", content="3 rows"), failed)):
+        told = {**run, "session_id": f"s{id}", "outcome": "failure", "events": events}
+        made = do(generate_reflection(told, store=store))
+        stored = do(store_reflection(made, "t", "p", store=store))
+        rules.append(made["strategy_text"])
+        if id == 1:
+            ids = list(map(int, stored["release"].split()[3:-2]))
+            do(Memory(store, Scope("t", "p")).quarantine.release(ids, by="ada"))
+    assert ["app.visits" in rule for rule in rules] == [False, True, True]
+
+
 def test_a_success_without_anything_that_may_be_left_out(store):
     events = [{"event_type": "llm_response", "content": "52.75"}]
     run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}

@@ -353,7 +353,8 @@ def _with_stored_words(
 ) -> Reflection:
     """Return a lesson in the best of the stored words, unless its own words are better."""
     best = min(rows, key=_worth, default=None)
-    if best is None or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
+    fixes = own.meta.get("mended") and not any(row["meta"].get("mended") for row in rows)
+    if best is None or fixes or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
         return own
     name = study.signature if own.kind == "reflection" else None
     meta = {name: best["meta"][name] for name in AUTHOR if name in best["meta"]}
