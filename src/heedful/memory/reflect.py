@@ -172,8 +172,7 @@ async def reflect(
     if state := await episodes.admit(kept.store, kept.scope, entry):
         study = await work.study(episode, trust)
         made = await work.lessons(study, drafts.by_rules(study), episode.digest)
-        both = [made.reflection, made.strategy]
-        stored = await kept.store.read(kept.scope, lessons.known, both)
+        stored = await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
         return replace(made, stored=stored, again=True, busy=state != "reflected")
     return await work.write(kept, episode, episode.digest, trust)
 
