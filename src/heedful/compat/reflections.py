@@ -147,6 +147,7 @@ class ReflectionResult(Record):
 
     They are the author's own; `heedful_importance` is heedful's. `dropped` has the `text`, the
     `part` and the `unsupported` words of each text of a model that the events do not support.
+    `model_error` says why a model's answer was not used, so that rules wrote the texts.
     """
 
     reflection_text: str
@@ -166,6 +167,7 @@ class ReflectionResult(Record):
     release: str | None = None
     heedful_importance: float | None = None
     dropped: Sequence[Mapping[str, Any]] | None = None
+    model_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ class Generated(ReflectionResult):
             strategy.signature.digest if strategy else None,
             heedful_importance=lesson.importance,
             dropped=[asdict(one) for one in made.dropped],
+            model_error=redact(made.error) or None,
         )
 
 
