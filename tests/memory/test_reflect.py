@@ -75,7 +75,6 @@ AGAIN = call("restart", {"name": "web"})
 LOOK = call("list", {"of": "plugins"}), Event("tool_response", "one, lint-7, three")
 CURE = call("add", {"name": "lint-7"})
 MAIL = call("mail", {"to": "Ann"}), Event("tool_response", "Error: no address")
-TOO_OLD = call("lint", {"line": "make"}), Event("tool_response", "Error: too old")
 FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
     (
@@ -140,15 +139,6 @@ RULES = [
             "When run `make lint` fails with “error: a.py:3: unused import”, do this first: edit"
             " with path “a.py”, old “import os”. Do not repeat mail `Ann` without a change: it"
             " failed with “Error: no address”."
-        ),
-    ),
-    (  # the change that was made later for good, and one failure more than is told
-        Episode((*TOO_OLD, call("lint", {"line": "make -B"}), OK, *MAIL, LINT, WRONG)),
-        "1 more failed, such as mail `Ann`.",
-        (
-            "When lint `make` fails with “Error: too old”, call lint `make -B` instead."
-            " Do not repeat run `make lint` without a change: it failed with “error: a.py:3: unused"
-            " import”."
         ),
     ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
