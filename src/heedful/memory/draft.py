@@ -617,13 +617,14 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         fix = clean(event.content, 2 * QUOTED)
         return fix, study.trust_in(_LEFT_OUT.split(fix))
     steps, rule = [*study.failed_steps(signal), signal.at][:1], _RULES.get(signal.kind, "")
+    instead = ""
     if signal.kind == "cause":
         steps += _tries(study, signal)[-1:]
         rule = rule if len(steps) == 1 else _BOTH
     elif signal.kind == "retry":
         mend = _mend(study, signal)
         steps += [*mend.steps, *mend.looks, mend.at]
-        rule = _instead(study, mend)
+        instead = _instead(study, mend)
     pairs = (pair for at in steps for pair in trace.named_arguments(events[at]).items())
     parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
     trust, error = study.trust_in((tool, *parts)), _error_of(study, steps[0])
@@ -634,22 +635,19 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         error, trust = f" with “{error}”", lowest_trust((trust, whose))
     else:
         error = ""
-    values = {
-        "{call}": _action(study, steps[0]),
-        "{other}": _action(study, steps[-1]),
-        "{tool}": tool,
-        "{error}": error,
-    }
-    return re.sub(r"\{\w+\}", lambda name: values.get(name[0], name[0]), rule), trust
+    call, other = _action(study, steps[0]), _action(study, steps[-1])
+    if instead:
+        return f"When {call} fails{error}, {instead}", trust
+    return rule.format(call=call, other=other, tool=tool, error=error), trust
 
 
 def _instead(study: Study, mend: _Mend) -> str:
-    """Return the rule that says what worked, or ""."""
+    """Return what worked instead of a call that failed, or ""."""
     do = [f"do this first: {_actions(study, mend.steps)}"] if mend.steps else []
     if call := mend.call or (mend.change and f"it {mend.change}"):
         do.append(f"then call {call}" if do else f"call {call} instead")
     looks = f" {_actions(study, mend.looks)} shows what to do." if mend.looks else ""
-    return f"When {{call}} fails{{error}}, {'; '.join(do)}.{looks}" if do else ""
+    return f"{'; '.join(do)}.{looks}" if do else ""
 
 
 MAX_TOKENS = 500

@@ -70,8 +70,7 @@ def expose(
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
     """Return what the store knows of the exposures and the outcome of a loop."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
-    exposed = tuple(shown_to(db, scope, loop))
-    return records.Past(exposed, row["ended"], row["number"], bool(row["taught"]))
+    return records.Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"])
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
