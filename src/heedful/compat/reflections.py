@@ -347,17 +347,8 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     meta["episode"] = short_digest(f"{text}\0{rule}")
     words, weight = redact(text)[:LONGEST], given.importance
     tags = tuple(dict.fromkeys(given.tags or ()))
-    about: Any = {"importance": weight, "tags": tags, "meta": meta}
-    lesson = Lesson(
-        "reflection",
-        name,
-        name.error_type,
-        words,
-        words,
-        state="quarantined",
-        trust="external",
-        **about,
-    )
+    about: Any = {"importance": weight, "tags": tags, "meta": meta, "state": "quarantined"}
+    lesson = Lesson("reflection", name, name.error_type, words, words, trust="external", **about)
     if not rule:
         return Reflected(lesson, None, (), (), ())
     words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
@@ -391,11 +382,8 @@ async def query_reflections(
     check_texts(query_text=query_text or "")
     memory, text = _memory(store, tenant_id, project_id), query_text or ""
     options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
-    found = [
-        one
-        for kind in PRODUCTS
-        for one in await memory.query(text, k, kind=kind, waiting=waiting, **options)
-    ]
+    options["waiting"] = waiting
+    found = [one for kind in PRODUCTS for one in await memory.query(text, k, kind=kind, **options)]
     now = time.time()
     found.sort(key=lambda one: answer_order(one, now))
     return [asdict(ReflectionRow.of(one)) for one in found[:k]]
