@@ -333,12 +333,14 @@ class Past:
     """The exposures of one loop that the store has recorded.
 
     `ended` counts the loops of the scope with exposures and an outcome. `number` is the position of
-    this loop among them, 0 if it has no outcome.
+    this loop among them, 0 if it has no outcome. `taught` is true if the lessons of this loop were
+    written by `remember`, and false if they were written with its journal or not yet.
     """
 
     exposures: tuple[Exposure, ...] = ()
     ended: int = 0
     number: int = 0
+    taught: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ def expose(
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
     """Return what the store knows of the exposures and the outcome of a loop."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
-    return records.Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"])
+    exposed = tuple(shown_to(db, scope, loop))
+    return records.Past(exposed, row["ended"], row["number"], bool(row["taught"]))
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:

@@ -18,7 +18,8 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 
 -- name: count_outcomes
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
-       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
+       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
+       exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
 
 -- name: read_evidence
 with restored as materialized (
