@@ -280,8 +280,8 @@ def run_of(kind: Any) -> Any:
     if kind is dict:
         return FAILED
     if kind is SimpleNamespace:
-        events = [SimpleNamespace(**each) for each in EVENTS]
-        error = SimpleNamespace(**FAILED["error"])
+        events: Any = [SimpleNamespace(**each) for each in EVENTS]
+        error: Any = SimpleNamespace(**FAILED["error"])
         return SimpleNamespace(**{**FAILED, "events": events, "error": error})
     events = [
         compat.Event("e1", compat.EventType.LLM_CALL, datetime.now(UTC), TASK, {}),

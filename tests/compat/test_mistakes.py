@@ -162,7 +162,7 @@ def test_a_memory_manager_of_somebody_else_is_enough():
     assert (entry["content"], entry["context"]["iteration_count"]) == (ONE.content, 2)
     assert do(compat.retrieve_similar_reflections("abc123", manager, error_type="other")) == []
     with pytest.raises(InvalidInput, match="memory_manager"):
-        do(compat.has_seen_error_before("abc123", "heedful.db"))  # type: ignore[arg-type]
+        do(compat.has_seen_error_before("abc123", "heedful.db"))
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):

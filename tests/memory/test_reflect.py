@@ -464,6 +464,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
 async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
     told = replace(MENDED, task="What does the big pot cost?")
     first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
+    better = first
     for one in (told, replace(told, session="s2")):
         better = await reflect(one, memory=memory, trust="operator")
         assert better.strategy.text == "When price `pot` fails, call price `big pot` instead."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum, StrEnum
 from functools import partial
@@ -42,7 +42,8 @@ SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
 STORED = ("state", "trust", "release")
-UNKNOWN = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
+Method = Callable[..., Coroutine[Any, Any, Any]]
+UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -92,14 +93,27 @@ class RunMetadata:
 
 
 # Plain text is taken where a member is; event types and error categories are open lists.
-EventType = StrEnum(
-    "EventType", "TOOL_CALL TOOL_RESPONSE LLM_CALL LLM_RESPONSE ERROR_EVENT SYSTEM_EVENT"
-)
-OutcomeType = StrEnum("OutcomeType", "SUCCESS FAILURE PARTIAL TIMEOUT ERROR")
-ErrorCategory = StrEnum(
-    "ErrorCategory",
-    "TIMEOUT_ERROR TOOL_ERROR NETWORK_ERROR PERMISSION_ERROR VALIDATION_ERROR UNKNOWN_ERROR",
-)
+class EventType(StrEnum):
+    """What an event is."""
+
+    TOOL_CALL, TOOL_RESPONSE = "tool_call", "tool_response"
+    LLM_CALL, LLM_RESPONSE = "llm_call", "llm_response"
+    ERROR_EVENT, SYSTEM_EVENT = "error_event", "system_event"
+
+
+class OutcomeType(StrEnum):
+    """How a run ended."""
+
+    SUCCESS, FAILURE, PARTIAL = "success", "failure", "partial"
+    TIMEOUT, ERROR = "timeout", "error"
+
+
+class ErrorCategory(StrEnum):
+    """The kind of an error."""
+
+    TIMEOUT_ERROR, TOOL_ERROR = "timeout_error", "tool_error"
+    NETWORK_ERROR, PERMISSION_ERROR = "network_error", "permission_error"
+    VALIDATION_ERROR, UNKNOWN_ERROR = "validation_error", "unknown_error"
 
 
 @dataclass
@@ -412,9 +426,10 @@ class ReflectionEngine:
             name = "store" if own is store else "memory_repository"
             raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
         options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
-        self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
-        self.store_reflection = partial(store_reflection, store=own)
-        self.query_reflections = partial(query_reflections, store=own)
+        options |= {"store": own, "model": model}
+        self.generate_reflection: Method = partial(generate_reflection, **options)
+        self.store_reflection: Method = partial(store_reflection, store=own)
+        self.query_reflections: Method = partial(query_reflections, store=own)
 
 
 ReflectionEngineV2 = ReflectionEngine
