@@ -73,11 +73,7 @@ class Transfers:
     scope: Scope
 
     async def export(
-        self,
-        file: File,
-        *,
-        force: bool = False,
-        progress: TransferProgress | None = None,
+        self, file: File, *, force: bool = False, progress: TransferProgress | None = None
     ) -> Exported:
         """Write all lessons, as of one moment, to a path or an open binary file.
 

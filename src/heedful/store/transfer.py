@@ -24,15 +24,7 @@ from operator import itemgetter
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import (
-    LONGEST,
-    Example,
-    Scope,
-    State,
-    Trust,
-    clip,
-    digest_of,
-)
+from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
 from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
