@@ -179,17 +179,18 @@ class TenantMismatch(Forbidden):
 class NotFound(HeedfulError):
     """Nothing is stored under this id."""
 
-    def __init__(self, kind: str, id: str, where: str) -> None:
+    def __init__(self, kind: str, id: str, where: str, remedy: str = "") -> None:
         self.kind: str = kind
         self.id: str = id
         self.where: str = where
+        self.remedy: str = remedy
         remedies = {
             "example": "; heedful quarantine list shows the ids of waiting examples",
             "source": "; heedful quarantine list shows the sources of waiting examples",
             "lesson": "; heedful lessons shows the ids",
             "dream": "; heedful dream log shows the ids",
         }
-        super().__init__(f"no {kind} {id!r} in {where}{remedies.get(kind, '')}")
+        super().__init__(f"no {kind} {id!r} in {where}{remedy or remedies.get(kind, '')}")
 
 
 class NotPassed(HeedfulError):

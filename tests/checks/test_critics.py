@@ -289,9 +289,9 @@ def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
     assert Counter(role for role, _ in pairs) == dict.fromkeys(SERVED, 5)
 
 
-def test_a_judge_that_fails_says_so_instead_of_being_wrong():
+async def test_a_judge_that_fails_says_so_instead_of_being_wrong():
     with pytest.raises(ModelError):
-        asyncio.run(anext(checks.calibrate(ScriptedModel())))
+        await anext(checks.calibrate(ScriptedModel()))
 
 
 # Several

@@ -200,7 +200,6 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
     ("evidence", "options"),
     [
         (MODELS, {"unsupported": "note"}),
-        (MODELS, {"judge": 3}),
         (MODELS, {"lexicon": 5}),
         (MODELS, {"lexicon": {"words": {}}}),
         (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),

@@ -12,7 +12,7 @@ TYPES: dict[Any, str] = {
     "source layer outcome task_description session_id content",
     TEXT: "new_loop_id rerun_reason rerun_reason_detail overridden_by override_reason trigger "
     "action timestamp rerun_of orchestrator_persona reflection_persona strategy_id strategy_text "
-    "error_category state trust release",
+    "error_category state trust release model_error",
     bool: "summary_valid bias_echo bias_repetition force_finalize overridden rerun_limit_reached "
     "limit_reached override_fatigue override_max_reruns fatigue_threshold_exceeded "
     "threshold_exceeded fatigue_increased improvement_detected",
@@ -73,7 +73,7 @@ TRACE = shape(
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category source_event_ids "
     "related_memory_ids metadata generated_at reflection_id strategy_id state trust release"
-    " heedful_importance dropped",
+    " heedful_importance dropped model_error",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(

@@ -106,6 +106,25 @@ def test_a_known_failure_has_the_stored_words(store):
     assert do(kept(store)) == 2
 
 
+def test_what_worked_is_kept_beside_a_rule_of_more_trust_and_replaces_it_once_released(store):
+    def call(table: str, **answer: Any) -> list[dict[str, Any]]:
+        sql = {"event_type": "tool_call", "content": f"select * from {table}", "tool_name": "sql"}
+        return [sql, {"event_type": "tool_response", "tool_name": "sql", **answer}]
+
+    failed = call("visits", content="", error={"message": 'relation "visits" does not exist'})
+    run = {**without("error", SPOKEN), "task_description": None, "task_goal": None}
+    rules = []
+    for id, events in enumerate((failed, failed + call("app.visits", content="3 rows"), failed)):
+        told = {**run, "session_id": f"s{id}", "outcome": "failure", "events": events}
+        made = do(generate_reflection(told, store=store))
+        stored = do(store_reflection(made, "t", "p", store=store))
+        rules.append(made["strategy_text"])
+        if id == 1:
+            ids = list(map(int, stored["release"].split()[3:-2]))
+            do(Memory(store, Scope("t", "p")).quarantine.release(ids, by="ada"))
+    assert ["app.visits" in rule for rule in rules] == [False, True, True]
+
+
 def test_a_success_without_anything_that_may_be_left_out(store):
     events = [{"event_type": "llm_response", "content": "52.75"}]
     run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}
@@ -261,8 +280,8 @@ def run_of(kind: Any) -> Any:
     if kind is dict:
         return FAILED
     if kind is SimpleNamespace:
-        events = [SimpleNamespace(**each) for each in EVENTS]
-        error = SimpleNamespace(**FAILED["error"])
+        events: Any = [SimpleNamespace(**each) for each in EVENTS]
+        error: Any = SimpleNamespace(**FAILED["error"])
         return SimpleNamespace(**{**FAILED, "events": events, "error": error})
     events = [
         compat.Event("e1", compat.EventType.LLM_CALL, datetime.now(UTC), TASK, {}),
@@ -323,11 +342,14 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert "Say what a cook would say." in asked[0]
     assert (result.reflection_text, result.tags) == (answer["reflection"], ["price"])
     assert (result.importance, result.heedful_importance, result.confidence) == (0.9, 0.65, 0.8)
-    assert result.dropped == []
+    assert (result.dropped, result.model_error) == ([], None)
     answer["strategy"] = "Ask Mark Twain."
     (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
     assert (dropped["text"], dropped["part"]) == ("Ask Mark Twain.", "strategy")
     assert list(dropped["unsupported"]) == ["Mark Twain"]
+    answer["reflection"], right = "", answer["reflection"]
+    assert "MalformedAnswer" in do(engine.generate_reflection(SPOKEN))["model_error"]
+    answer["reflection"] = right
     do(engine.store_reflection(result, "t", "p"))
     assert (do(kept(store)), do(memory.count())) == (2, 0)
     found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))

@@ -350,7 +350,7 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
     assert list(answer.values()) == ["success", "loop_001", False, True, "ops", "go on"]
     on = done(store, "loop_001_r3", **POOR)["decision_result"]
     assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
-    flags = {"override_fatigue": True, "override_by": "ops"}
+    flags: Any = {"override_fatigue": True, "override_by": "ops"}
     ended = done(store, "loop_001_r4", **POOR, **flags)["decision_result"]
     assert (ended["decision"], ended["rerun_reason"]) == ("finalize", "max_reruns_reached")
 
@@ -511,7 +511,7 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
 
 
 def test_the_two_halves_of_a_completion_agree_with_it(store):
-    flags = {"override_fatigue": False, "override_max_reruns": True, "override_by": "ops"}
+    flags: Any = {"override_fatigue": False, "override_max_reruns": True, "override_by": "ops"}
     reflected = do(process_loop_reflection("loop_001", **flags, store=store, **FIRST))
     decided = do(make_rerun_decision("loop_001", False, True, "ops", store=store))
     whole = done(store, "loop_001", **FIRST)

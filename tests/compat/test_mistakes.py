@@ -147,6 +147,11 @@ class Manager:
         return {"memories": self.entries[:limit]}
 
 
+class Lists(Manager):
+    async def recall(self, **question: Any) -> Any:
+        return self.entries
+
+
 def test_a_memory_manager_of_somebody_else_is_enough():
     manager = Manager()
     assert do(compat.has_seen_error_before("abc123", manager)) is False
@@ -157,7 +162,7 @@ def test_a_memory_manager_of_somebody_else_is_enough():
     assert (entry["content"], entry["context"]["iteration_count"]) == (ONE.content, 2)
     assert do(compat.retrieve_similar_reflections("abc123", manager, error_type="other")) == []
     with pytest.raises(InvalidInput, match="memory_manager"):
-        do(compat.has_seen_error_before("abc123", "heedful.db"))  # type: ignore[arg-type]
+        do(compat.has_seen_error_before("abc123", "heedful.db"))
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):
@@ -302,6 +307,7 @@ def test_a_prompt_gets_entries_as_data():
         (lambda m: compat.store(m, "p", "m", None), "correction"),  # type: ignore[arg-type]
         (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
         (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
+        (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
     ],
 )
 def test_bad_input_is_named(memory, call, field):
@@ -309,3 +315,13 @@ def test_bad_input_is_named(memory, call, field):
         do(call(memory))
     assert caught.value.field == field
     assert do(memory.count()) == 0
+
+
+def test_only_a_memory_holds_mistakes():
+    named: Any = "heedful.db"
+    for call in (compat.store(named, "p", "m", "c"), compat.retrieve_similar(named, PROMPT)):
+        with pytest.raises(InvalidInput, match="memory is 'heedful\\.db'"):
+            do(call)
+    for one in (compat.clear(named), compat.count(named)):
+        with pytest.raises(InvalidInput, match="it must be a Memory"):
+            do(one)

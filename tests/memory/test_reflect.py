@@ -75,7 +75,6 @@ AGAIN = call("restart", {"name": "web"})
 LOOK = call("list", {"of": "plugins"}), Event("tool_response", "one, lint-7, three")
 CURE = call("add", {"name": "lint-7"})
 MAIL = call("mail", {"to": "Ann"}), Event("tool_response", "Error: no address")
-TOO_OLD = call("lint", {"line": "make"}), Event("tool_response", "Error: too old")
 FAR = "/srv/project/source/" + 9 * "deep/"
 RULES = [
     (
@@ -140,15 +139,6 @@ RULES = [
             "When run `make lint` fails with “error: a.py:3: unused import”, do this first: edit"
             " with path “a.py”, old “import os”. Do not repeat mail `Ann` without a change: it"
             " failed with “Error: no address”."
-        ),
-    ),
-    (  # the change that was made later for good, and one failure more than is told
-        Episode((*TOO_OLD, call("lint", {"line": "make -B"}), OK, *MAIL, LINT, WRONG)),
-        "1 more failed, such as mail `Ann`.",
-        (
-            "When lint `make` fails with “Error: too old”, call lint `make -B` instead."
-            " Do not repeat run `make lint` without a change: it failed with “error: a.py:3: unused"
-            " import”."
         ),
     ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
@@ -418,8 +408,10 @@ async def test_an_episode_is_reflected_on_once_however_many_at_a_time(memory):
     calls = [reflect(FAILED, memory=memory, model=model) for _ in range(8)]
     made = await asyncio.gather(*calls)
     assert sorted((one.again, one.busy) for one in made) == [(False, False)] + 7 * [(True, True)]
+    (first,) = (one for one in made if not one.again)
     again = await reflect(FAILED, memory=memory, model=model)
     assert (again.again, again.busy, len(model.prompts)) == (True, False, 1)
+    assert again.release == first.release != ""
     assert table(memory, "select seen from reflection") == [(1,), (1,)]
 
 
@@ -472,6 +464,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
 async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
     told = replace(MENDED, task="What does the big pot cost?")
     first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
+    better = first
     for one in (told, replace(told, session="s2")):
         better = await reflect(one, memory=memory, trust="operator")
         assert better.strategy.text == "When price `pot` fails, call price `big pot` instead."
@@ -495,11 +488,12 @@ async def test_what_was_not_stored_can_be_kept_later_once(memory):
     made = await reflect(FAILED, memory=memory, store=False)
     assert (made.stored, await memory.count()) == ((), 0)
     assert await memory.store.read(memory.scope, episodes.counts) == {}
-    first, again = [await keep(made, memory) for _ in range(2)]
+    answers = await asyncio.gather(*(keep(made, memory) for _ in range(6)))
+    first, *rest = sorted((*answers, await keep(made, memory)), key=lambda one: not one[0].created)
     assert [one.release for one in first] == [
         f"heedful quarantine release {n} --by NAME" for n in (1, 2)
     ]
-    assert again == tuple(replace(one, created=False) for one in first)
+    assert rest == 6 * [tuple(replace(one, created=False) for one in first)]
     assert (await reflect(FAILED, memory=memory)).again
     assert table(memory, "select relation from link") == [("strategy",)]
     made = await reflect(MENDED, memory=memory, store=False)

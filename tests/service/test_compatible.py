@@ -100,6 +100,8 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         wrong = client.post(COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"})
         assert refused(wrong, 422, "loop_001") == "Invalid reflection status. Must be 'done'."
         assert refused(client.get(f"{STATUS}/nobody"), 404, "nobody")
+        bare = client.post(COMPLETE, json={**DOCUMENTED, "loop_id": "nobody"})
+        assert "send the summary, output or scores" in refused(bare, 404, "nobody")
         assert refused(client.get("/orchestrator/nothing"), 404, None)
         made = client.post(GENERATE, json=TALK).json()
         assert made.keys() == EXAMPLES[f"POST {GENERATE}"]["200"].keys()

@@ -35,7 +35,7 @@ def told(error, path="/v1/loops"):
 def test_every_error_has_a_status_and_a_code_and_comes_back_to_a_client(kind):
     error = kind.__new__(kind)
     HeedfulError.__init__(error, "it was so")
-    vars(error).update(kind="loop", id="a", package="x", field="f")
+    vars(error).update(kind="loop", id="a", remedy="", package="x", field="f")
     body, _ = told(error)
     assert 400 <= body["status"] < 600
     nearest = next(one for one in kind.__mro__ if one in TABLE)

@@ -89,7 +89,8 @@ def test_an_episode_that_is_waited_for_is_reflected_on(project):
     assert own == [0.7, 0.7, []]
     assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
     again = project.put_in(query="?wait=true", status=200)["taught"]
-    assert (again["known"], again["written"]) == (0, [])
+    assert [one["created"] for one in again["written"]] == [False, False]
+    assert all(one["release"] for one in again["written"])
 
 
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):

@@ -129,9 +129,8 @@ async def of_lessons(story: Story) -> None:
     assert await read(patterns.list_patterns) == []
     # Shown, proven to hurt, retired and brought back.
     shown, end = Exposure(name(one), "l 0", True, "x"), Outcome("l 0", False, 1)
-    await write(exposures.expose, [shown], end, time.time())
-    assert not await write(exposures.insert_exposure, shown, 1, 1.0)
-    assert not await write(exposures.insert_outcome, end, 1.0)
+    for at in (time.time(), 1.0):
+        await write(exposures.expose, [shown], end, at)
     kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
     assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]

@@ -150,7 +150,7 @@ def told(loop: str, one: dict[str, Any]) -> tuple[list[Exposure], Outcome | None
     return exposures, end if late else None, counts
 
 
-def counted(ranked: Sequence[Exposure], end: Outcome) -> Iterator[tuple[str | None, Case]]:
+def counted(ranked: Sequence[Exposure], end: Outcome) -> Iterator[tuple[str | int | None, Case]]:
     """A case of each lesson with its own coin, and of memory where one coin decided for all."""
     first, calls = ranked[0], min(end.calls, MOST_CALLS)
     alone, recurred = len(ranked) == 1, [one.signature in end.signatures for one in ranked]

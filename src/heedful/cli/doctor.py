@@ -242,10 +242,7 @@ def fetch(
     values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
-        path = drive(
-            weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched),
-            lambda: "interrupted; whole parts are kept, the same command continues",
-        )
+        path = drive(weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched))
     return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
 
 

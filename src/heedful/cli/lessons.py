@@ -148,8 +148,7 @@ def _errors_in(source: str) -> str:
 
 
 def recall(
-    task: Annotated[str, Argument(help="The task; - reads standard input.")],
-    limit: Limit = 5,
+    task: Annotated[str, Argument(help="The task; - reads standard input.")], limit: Limit = 5
 ) -> int:
     """Show the accepted answers that memory recalls for a task."""
     query = _text_of(task)

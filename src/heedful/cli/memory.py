@@ -535,7 +535,7 @@ def _stored_as(found: learn.Reflected) -> str:
 
 def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> int:
     some = [one.reflected for one in results if one.reflected is not None]
-    new = [one for one in some if one.stored and not one.known]
+    new = [one for one in some if one.stored and not (one.known or one.again)]
     known = [one for one in some if (one.known or one.again) and not one.busy]
     failed, others = sum(bool(one.error) for one in results), left + sum(one.busy for one in some)
     words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"

@@ -31,8 +31,8 @@ def export(
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file contains the lessons with their examples, sightings, sources, rulings and outcomes. Its
-    last line shows whether the file is complete.
+    The file contains the lessons with their examples, sightings, sources and rulings. Its last line
+    shows whether the file is complete. `heedful db copy` copies the proof, too.
     """
     if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")

@@ -288,9 +288,10 @@ class GuardedLoops:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
         if pending:
             if not completion.scores and completion.value is completion.bias_tags is None:
-                if not stored.created:
-                    raise NotFound("loop", name, self.store.url)
                 allowed = "given: the summary, the output or the scores of this attempt"
+                if not stored.created:
+                    remedy = "; if this is its first attempt, send the summary, output or scores"
+                    raise NotFound("loop", name, self.store.url, remedy)
                 raise InvalidInput("summary", None, allowed)
             known = stored.head.context
             goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")

@@ -158,7 +158,7 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Row]]:
         for row in reader:
             yield reader.line_num, row
     except (UnicodeDecodeError, csv.Error) as error:
-        what = f"it is not CSV in UTF-8 ({error}); look at the next line"
+        what = f"it is not CSV in UTF-8 ({error}); check the file"
         raise ExportFileError(name, reader.line_num, what) from error
     finally:
         text.detach()

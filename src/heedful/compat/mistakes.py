@@ -200,9 +200,11 @@ async def _with_signature(
     if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
         raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
     options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}
-    found = (await manager.recall(topic=exact, **options))["memories"]
+    found = await manager.recall(topic=exact, **options)
+    if not isinstance(found, Mapping) or "memories" not in found:
+        raise InvalidInput("answer of recall", found, 'a mapping with the list "memories"')
     tags = {tag, error_type or tag}
-    return [each for each in found if tags <= set(each.get("tags") or ())][:limit]
+    return [each for each in found["memories"] if tags <= set(each.get("tags") or ())][:limit]
 
 
 MISTAKE = "mistake"  # the error type of stored mistakes
@@ -225,7 +227,8 @@ async def store(
         if not text.strip():
             raise InvalidInput(name, text, "a text that is not empty")
     example = Example(prompt, correction, "", mistake)
-    await memory.remember(MISTAKE, mistake, example=example, trust=trust, tags=("reflexion",))
+    kept = _memory(memory)
+    await kept.remember(MISTAKE, mistake, example=example, trust=trust, tags=("reflexion",))
     return _mistake_entry(example, time.time())
 
 
@@ -235,8 +238,8 @@ async def retrieve_similar(
     """Return the entries with the most similar prompts, most similar first.
 
     The entries are those of `store`, and what loops learnt from mistakes that they corrected. The
-    similarity is the Jaccard index of the words, at least `threshold` (0..1). Raises InvalidInput,
-    StoreError.
+    similarity is the Jaccard index of the words, without common words such as "the", at least
+    `threshold` (0..1). Raises InvalidInput, StoreError.
     """
     check_integer("limit", limit)
     check_share("threshold", threshold)
@@ -246,7 +249,7 @@ async def retrieve_similar(
         task = frozenset(words(match.example.task))
         return len(own_words & task) / len(own_words | task) if own_words | task else 0.0
 
-    matches = await memory.recall(prompt, NEAR)
+    matches = await _memory(memory).recall(prompt, NEAR)
     alike = [match for match in matches if match.example.wrong and share(match) >= threshold]
     alike.sort(key=share, reverse=True)
     return [_mistake_entry(match.example, match.at, match.lesson) for match in alike[:limit]]
@@ -265,12 +268,20 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
 
 async def clear(memory: Memory) -> int:
     """Delete the entries of `store`, and no other lessons; return the number of lessons deleted."""
-    return await memory.store.write(memory.scope, lessons.clear_type, "error", MISTAKE)
+    kept = _memory(memory)
+    return await kept.store.write(kept.scope, lessons.clear_type, "error", MISTAKE)
 
 
 async def count(memory: Memory) -> int:
     """Return the number of entries of `store` that recall can find."""
-    return await memory.store.read(memory.scope, lessons.count_examples, "error", MISTAKE)
+    kept = _memory(memory)
+    return await kept.store.read(kept.scope, lessons.count_examples, "error", MISTAKE)
+
+
+def _memory(memory: Memory) -> Memory:
+    if not isinstance(memory, Memory):
+        raise InvalidInput("memory", memory, "a Memory, such as heedful.Memory('heedful.db')")
+    return memory
 
 
 def _mistake_entry(example: Example, at: float, lesson: str = "") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum, StrEnum
 from functools import partial
@@ -42,7 +42,8 @@ SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
 STORED = ("state", "trust", "release")
-UNKNOWN = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
+Method = Callable[..., Coroutine[Any, Any, Any]]
+UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
 TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
 TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -92,14 +93,27 @@ class RunMetadata:
 
 
 # Plain text is taken where a member is; event types and error categories are open lists.
-EventType = StrEnum(
-    "EventType", "TOOL_CALL TOOL_RESPONSE LLM_CALL LLM_RESPONSE ERROR_EVENT SYSTEM_EVENT"
-)
-OutcomeType = StrEnum("OutcomeType", "SUCCESS FAILURE PARTIAL TIMEOUT ERROR")
-ErrorCategory = StrEnum(
-    "ErrorCategory",
-    "TIMEOUT_ERROR TOOL_ERROR NETWORK_ERROR PERMISSION_ERROR VALIDATION_ERROR UNKNOWN_ERROR",
-)
+class EventType(StrEnum):
+    """What an event is."""
+
+    TOOL_CALL, TOOL_RESPONSE = "tool_call", "tool_response"
+    LLM_CALL, LLM_RESPONSE = "llm_call", "llm_response"
+    ERROR_EVENT, SYSTEM_EVENT = "error_event", "system_event"
+
+
+class OutcomeType(StrEnum):
+    """How a run ended."""
+
+    SUCCESS, FAILURE, PARTIAL = "success", "failure", "partial"
+    TIMEOUT, ERROR = "timeout", "error"
+
+
+class ErrorCategory(StrEnum):
+    """The kind of an error."""
+
+    TIMEOUT_ERROR, TOOL_ERROR = "timeout_error", "tool_error"
+    NETWORK_ERROR, PERMISSION_ERROR = "network_error", "permission_error"
+    VALIDATION_ERROR, UNKNOWN_ERROR = "validation_error", "unknown_error"
 
 
 @dataclass
@@ -147,6 +161,7 @@ class ReflectionResult(Record):
 
     They are the author's own; `heedful_importance` is heedful's. `dropped` has the `text`, the
     `part` and the `unsupported` words of each text of a model that the events do not support.
+    `model_error` says why a model's answer was not used, so that rules wrote the texts.
     """
 
     reflection_text: str
@@ -166,6 +181,7 @@ class ReflectionResult(Record):
     release: str | None = None
     heedful_importance: float | None = None
     dropped: Sequence[Mapping[str, Any]] | None = None
+    model_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +263,7 @@ class Generated(ReflectionResult):
             strategy.signature.digest if strategy else None,
             heedful_importance=lesson.importance,
             dropped=[asdict(one) for one in made.dropped],
+            model_error=redact(made.error) or None,
         )
 
 
@@ -344,17 +361,8 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     meta["episode"] = short_digest(f"{text}\0{rule}")
     words, weight = redact(text)[:LONGEST], given.importance
     tags = tuple(dict.fromkeys(given.tags or ()))
-    about: Any = {"importance": weight, "tags": tags, "meta": meta}
-    lesson = Lesson(
-        "reflection",
-        name,
-        name.error_type,
-        words,
-        words,
-        state="quarantined",
-        trust="external",
-        **about,
-    )
+    about: Any = {"importance": weight, "tags": tags, "meta": meta, "state": "quarantined"}
+    lesson = Lesson("reflection", name, name.error_type, words, words, trust="external", **about)
     if not rule:
         return Reflected(lesson, None, (), (), ())
     words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
@@ -388,11 +396,8 @@ async def query_reflections(
     check_texts(query_text=query_text or "")
     memory, text = _memory(store, tenant_id, project_id), query_text or ""
     options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
-    found = [
-        one
-        for kind in PRODUCTS
-        for one in await memory.query(text, k, kind=kind, waiting=waiting, **options)
-    ]
+    options["waiting"] = waiting
+    found = [one for kind in PRODUCTS for one in await memory.query(text, k, kind=kind, **options)]
     now = time.time()
     found.sort(key=lambda one: answer_order(one, now))
     return [asdict(ReflectionRow.of(one)) for one in found[:k]]
@@ -421,9 +426,10 @@ class ReflectionEngine:
             name = "store" if own is store else "memory_repository"
             raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
         options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
-        self.generate_reflection = partial(generate_reflection, store=own, model=model, **options)
-        self.store_reflection = partial(store_reflection, store=own)
-        self.query_reflections = partial(query_reflections, store=own)
+        options |= {"store": own, "model": model}
+        self.generate_reflection: Method = partial(generate_reflection, **options)
+        self.store_reflection: Method = partial(store_reflection, store=own)
+        self.query_reflections: Method = partial(query_reflections, store=own)
 
 
 ReflectionEngineV2 = ReflectionEngine

@@ -207,10 +207,7 @@ class Proposed:
 
 
 def propose(
-    lessons: Sequence[Lesson],
-    vectors: Sequence[Sequence[float]] | None,
-    mode: Mode,
-    now: float,
+    lessons: Sequence[Lesson], vectors: Sequence[Sequence[float]] | None, mode: Mode, now: float
 ) -> Proposed:
     """Propose merges of lessons that say the same, and list rules that contradict each other.
 

@@ -142,24 +142,18 @@ class Study:
         return -1, ""
 
     @property
-    def failures(self) -> tuple[Signal, ...]:
-        """The reason, then failures that have nothing to do with it, the best signal of each."""
-        found, steps = list[Signal](), set[int]()
+    def told(self) -> tuple[Signal, ...]:
+        """The signals that a reflection tells: the reason, and failures beside it, in order."""
+        reason, found, steps = self.reason, list[Signal](), set[int]()
         ranked = sorted(self.signals, key=lambda one: REASONS.index(one.kind))
-        for each in (self.reason, *ranked):
+        for each in (reason, *ranked):
             if each and each.kind in ("retry", "cause") and self.failed_steps(each):
                 own = {*map(self.course.step_of, each.evidence)}
                 if not own & steps:
                     found.append(each)
                 steps |= own
-        return tuple(found)
-
-    @property
-    def told(self) -> tuple[Signal, ...]:
-        """The signals that a reflection tells: the reason, and failures beside it, in order."""
-        reason, first = self.reason, self.failures[:STORIES]
-        if reason in first:
-            return tuple(sorted(first, key=lambda one: one.evidence))
+        if reason in found:
+            return tuple(sorted(found[:STORIES], key=lambda one: one.evidence))
         return (reason,) if reason else ()
 
     def failed_steps(self, signal: Signal) -> tuple[int, ...]:
@@ -422,10 +416,6 @@ def by_rules(study: Study) -> Draft:
     said = [sentence for n, each in enumerate(told) for sentence in _course(study, each, n)]
     said += _ending(study)
     claims = [claim(redact(text), places, study.episode) for text, places in dict.fromkeys(said)]
-    if told and (left := study.failures[STORIES:]):
-        calls = [_action(study, study.failed_steps(each)[0]) for each in left]
-        text = f"{len(left)} more failed, such as {calls[0]}."
-        claims.append(Claim(redact(text), left[0].evidence[:1]))
     rules = dict(_strategy(study, signal) for signal in told or (None,))
     rules.pop("", None)
     # The error that ended the run may be of unknown origin; all other words are in cited events.
@@ -577,7 +567,7 @@ def _mend(study: Study, signal: Signal) -> _Mend:
     or with new words of the call. A step whose result has new words of a later one is a look.
     """
     events, tries = study.episode.events, study.failed_steps(signal)
-    at = _mended_at(study, signal)
+    at = signal.evidence[-1]
     same = [n for n in tries if not trace.differences(events[n], events[at])]
     repeated = [pair for pair in pairwise(same) if _alike(study, *pair)]
     between = [n for n in signal.evidence[:-1] if n < at and n not in tries]
@@ -603,27 +593,6 @@ def _mend(study: Study, signal: Signal) -> _Mend:
         )
     ]
     return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
-
-
-def _mended_at(study: Study, signal: Signal) -> int:
-    """Return the position of the call that worked for good.
-
-    If that call was made in yet another way to mend a later failure, it is that one.
-    """
-    run, first, at = study.course, signal.evidence[0], signal.evidence[-1]
-    later = (one for one in study.signals if one.kind == "retry" and one.evidence[0] > at)
-    steps = (n for one in later for n in one.evidence[1:-1] if not trace.call_failed(run, n))
-    events, likeness = study.episode.events, trace.likeness
-    return next(
-        (
-            n
-            for n in steps
-            if events[n].tool == events[at].tool
-            and trace.differences(events[at], events[n])
-            and likeness(run, first, n) >= likeness(run, first, at)
-        ),
-        at,
-    )
 
 
 def _changed(study: Study, first: int, at: int) -> tuple[str, str]:
@@ -672,13 +641,14 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         fix = clean(event.content, 2 * QUOTED)
         return fix, study.trust_in(_LEFT_OUT.split(fix))
     steps, rule = [*study.failed_steps(signal), signal.at][:1], _RULES.get(signal.kind, "")
+    instead = ""
     if signal.kind == "cause":
         steps += _tries(study, signal)[-1:]
         rule = rule if len(steps) == 1 else _BOTH
     elif signal.kind == "retry":
         mend = _mend(study, signal)
         steps += [*mend.steps, *mend.looks, mend.at]
-        rule = _instead(study, mend)
+        instead = _instead(study, mend)
     pairs = (pair for at in steps for pair in trace.named_arguments(events[at]).items())
     parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
     trust, error = study.trust_in((tool, *parts)), _error_of(study, steps[0])
@@ -689,22 +659,19 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         error, trust = f" with “{error}”", lowest_trust((trust, whose))
     else:
         error = ""
-    values = {
-        "{call}": _action(study, steps[0]),
-        "{other}": _action(study, steps[-1]),
-        "{tool}": tool,
-        "{error}": error,
-    }
-    return re.sub(r"\{\w+\}", lambda name: values.get(name[0], name[0]), rule), trust
+    call, other = _action(study, steps[0]), _action(study, steps[-1])
+    if instead:
+        return f"When {call} fails{error}, {instead}", trust
+    return rule.format(call=call, other=other, tool=tool, error=error), trust
 
 
 def _instead(study: Study, mend: _Mend) -> str:
-    """Return the rule that says what worked, or ""."""
+    """Return what worked instead of a call that failed, or ""."""
     do = [f"do this first: {_actions(study, mend.steps)}"] if mend.steps else []
     if call := mend.call or (mend.change and f"it {mend.change}"):
         do.append(f"then call {call}" if do else f"call {call} instead")
     looks = f" {_actions(study, mend.looks)} shows what to do." if mend.looks else ""
-    return f"When {{call}} fails{{error}}, {'; '.join(do)}.{looks}" if do else ""
+    return f"{'; '.join(do)}.{looks}" if do else ""
 
 
 MAX_TOKENS = 500

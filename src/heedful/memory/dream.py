@@ -108,11 +108,7 @@ class Dreams:
 
 
 async def consolidate(
-    memory: Memory,
-    *,
-    mode: Mode = "lite",
-    dry_run: bool = False,
-    by: str = "heedful",
+    memory: Memory, *, mode: Mode = "lite", dry_run: bool = False, by: str = "heedful"
 ) -> Dream:
     """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 

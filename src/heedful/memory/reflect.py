@@ -63,10 +63,10 @@ class Reflected:
     do not support, each with the reason as `why`. `signals` are the signs of a mistake in the
     episode. `known` is how often the same failure was seen before; if it is above 0, no model was
     asked, and the lessons have the stored words unless the new ones are better. `error` says why a
-    model's answer was not used. `stored` has the results of storing both lessons. `again` is true
-    if this episode was reflected on before. `busy` is true if another process is reflecting on it,
-    or was until a few seconds ago. `steps` are the steps of the run, for `Memory.before`; those
-    that the lessons are about have 1 as their `lesson`.
+    model's answer was not used. `stored` has the results of storing both lessons, now or before.
+    `again` is true if this episode was reflected on before. `busy` is true if another process is
+    reflecting on it, or was until a few seconds ago. `steps` are the steps of the run, for
+    `Memory.before`; those that the lessons are about have 1 as their `lesson`.
     """
 
     reflection: Reflection
@@ -176,7 +176,8 @@ async def reflect(
     if state := await episodes.admit(kept.store, kept.scope, entry):
         study = await work.study(episode, trust)
         made = await work.lessons(study, drafts.by_rules(study), episode.digest)
-        return replace(made, again=True, busy=state != "reflected")
+        stored = await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
+        return replace(made, stored=stored, again=True, busy=state != "reflected")
     return await work.write(kept, episode, episode.digest, trust)
 
 
@@ -211,9 +212,13 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
     entry = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
-    if await episodes.admit(kept.store, kept.scope, entry) is not None:
-        return await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
-    return await _write_lessons(kept, entry.digest, made)
+    for _ in range(40):  # another call may be storing it: wait two seconds for its answers
+        if (state := await episodes.admit(kept.store, kept.scope, entry)) is None:
+            return await _write_lessons(kept, entry.digest, made)
+        if state == "reflected":
+            break
+        await asyncio.sleep(0.05)
+    return await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +379,8 @@ def _with_stored_words(
 ) -> Reflection:
     """Return a lesson in the best of the stored words, unless its own words are better."""
     best = min(rows, key=_worth, default=None)
-    if best is None or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
+    fixes = own.meta.get("mended") and not any(row["meta"].get("mended") for row in rows)
+    if best is None or fixes or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
         return own
     name = study.signature if own.kind == "reflection" else None
     meta = {name: best["meta"][name] for name in AUTHOR if name in best["meta"]}

@@ -1,4 +1,4 @@
-"""Export and import: everything a scope has learnt, in a file that shows whether it is complete.
+"""Export and import: the lessons of a scope, in a file that shows whether it is complete.
 
 Each line of the file is a record of `heedful.store.transfer`. The last line has the number and the
 SHA-256 of the other lines. An import checks the whole file before it writes the first record.
@@ -52,8 +52,8 @@ class Imported:
     `source` names the import, so that it can be revoked as a whole unless an operator vouched for
     it. `tenant` and `project` are those of the export. `new` and `known` count lessons.
     `quarantined` counts the imported entries that wait for a ruling. `left` counts records that
-    were left out: rulings, measurements and proofs need an operator who vouches for them. `written`
-    counts new records by type.
+    were left out: rulings need an operator who vouches for them. `written` counts new records by
+    type.
     """
 
     source: str
@@ -73,16 +73,13 @@ class Transfers:
     scope: Scope
 
     async def export(
-        self,
-        file: File,
-        *,
-        force: bool = False,
-        progress: TransferProgress | None = None,
+        self, file: File, *, force: bool = False, progress: TransferProgress | None = None
     ) -> Exported:
-        """Write everything learnt, as of one moment, to a path or an open binary file.
+        """Write all lessons, as of one moment, to a path or an open binary file.
 
         A path is written completely or not at all; an existing file is replaced only with `force`.
-        The file has no vectors; `reembed` computes them. Raises InvalidInput, StoreError.
+        The file has no vectors; `reembed` computes them. It has no exposures and outcomes either:
+        `heedful db copy` moves them, and with them the proof. Raises InvalidInput, StoreError.
         """
         if isinstance(file, str | os.PathLike):
             with _replace(Path(file), force) as out:

@@ -245,7 +245,7 @@ class StageState:
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
         self.over = False  # True to ignore the output of attempts that are still running
-        self.unstored = ""  # says what the latest attempt made that is not stored
+        self.unstored: str = ""  # says what the latest attempt made that is not stored
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:

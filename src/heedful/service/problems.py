@@ -88,7 +88,7 @@ def _typed(error: errors.HeedfulError) -> Problem:
         case errors.InvalidInput() if error.field.isidentifier():  # the name of a whole field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotFound():
-            detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
+            detail = f"no {error.kind} {error.id!r}{error.remedy}"  # where the store is, is private
         case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
         case errors.StoreError() if status >= 500:

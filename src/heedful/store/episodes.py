@@ -151,13 +151,7 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
 
 
 def page(
-    db: Db,
-    scope: Scope,
-    limit: int,
-    state: str = "",
-    before: str = "",
-    *,
-    whole: bool = False,
+    db: Db, scope: Scope, limit: int, state: str = "", before: str = "", *, whole: bool = False
 ) -> list[StoredEpisode]:
     """Return up to `limit` episodes in `state` ("": in any state), newest first.
 

@@ -53,36 +53,24 @@ def remember(
 def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
-    """Record the exposures and the outcome of a loop, unless they are recorded already."""
+    """Record the exposures and the outcome of a loop, unless they are recorded already.
+
+    The outcome of a loop with exposures updates the counters of the lessons shown to the loop.
+    """
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            insert_exposure(db, scope, one, len(exposures), at)
+            told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
+            values = {**_key(scope, str(one.lesson)), **told, "among": len(exposures), "at": at}
+            db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
     if outcome is not None:
-        insert_outcome(db, scope, outcome, now)
-
-
-def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
-    """Insert an exposure of a prompt with `among` exposures; False if it is stored already."""
-    names = ("loop", "shown", "share", "together")
-    values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
-    values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
-    return bool(db.insert("exposure", values, SKIP).rowcount)
-
-
-def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
-    """Insert the outcome of a loop, and update the counters of the lessons shown to the loop.
-
-    Does nothing and returns False if the loop has no exposures, or has an outcome already. Counts
-    the loop for the rules of its memory key; a rule that it broke is written later.
-    """
-    values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
-    new = db.one("insert_outcome", scope, **values, now=at) is not None
-    if new:
-        db.run("count_outcome", {**key_of(scope), **values})
-    if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
-        db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
-    return new
+        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+        new = db.one("insert_outcome", scope, **values, now=now) is not None
+        if new:
+            db.run("count_outcome", {**key_of(scope), **values})
+        # A rule that the loop broke is written later.
+        if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
+            db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:

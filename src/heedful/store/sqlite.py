@@ -17,17 +17,7 @@ from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import (
-    MEMORY,
-    Answers,
-    Db,
-    Dialect,
-    Job,
-    Store,
-    Threads,
-    Work,
-    read_sql,
-)
+from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
 # The most waiting writes in one commit.

@@ -3,8 +3,9 @@
 An export is a stream of the records below. They name a lesson by kind and signature, because ids
 differ between databases. Examples and sightings list all sources that they derive from, so that a
 source can be revoked after an import too. Importing a record twice changes nothing. An unknown time
-is 0; the store keeps the time of the import instead. A copy holds every row of every scope; it is
-one transaction, and every row is read again and compared.
+is 0; the store keeps the time of the import instead. Exposures and outcomes, from which the proof
+is computed, are not exported: a copy moves them. It holds every row of every scope, is one
+transaction, and every row is read again and compared.
 """
 
 from __future__ import annotations
@@ -23,22 +24,12 @@ from operator import itemgetter
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import (
-    LONGEST,
-    Example,
-    Exposure,
-    Outcome,
-    Scope,
-    State,
-    Trust,
-    clip,
-    digest_of,
-)
+from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
 from heedful.lessons.signature import words_of
 from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
-from heedful.store import POSTGRES, exposures, lessons, needs_psycopg, shown
+from heedful.store import POSTGRES, lessons, needs_psycopg, shown
 from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import SKIP, Db, Row, from_row, key_of, short, storable, token
@@ -47,8 +38,6 @@ from heedful.store.store import SKIP, Db, Row, from_row, key_of, short, storable
 IMPORT = "import"
 # Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
-# Separates the id of an imported loop from its time, if this store has another loop with the id.
-MOVED = "\x1e"
 STAYS = ("retired", "superseded")
 # Type of a pydantic error -> what the field must be.
 ALLOWED = {
@@ -157,36 +146,6 @@ class SightingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExposureRecord:
-    """An exposure; `share` and `together` are as in `Exposure`.
-
-    `among` is the number of lessons that recall ranked into the same prompt.
-    """
-
-    type: Literal["exposure"] = "exposure"
-    loop: str
-    at: Time
-    lesson: Name
-    shown: bool
-    share: Annotated[float, Must(ge=0, lt=1)]
-    together: bool
-    among: Count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeRecord:
-    """The outcome of a loop with exposures. `began` is the time of the loop's first exposure."""
-
-    type: Literal["outcome"] = "outcome"
-    loop: str
-    began: Time
-    at: Time
-    right_at_once: bool
-    calls: Count
-    signatures: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RulingRecord:
     """A decision of a person or a proof."""
 
@@ -257,8 +216,6 @@ Record = (
     | LessonRecord
     | ExampleRecord
     | SightingRecord
-    | ExposureRecord
-    | OutcomeRecord
     | RulingRecord
     | LinkRecord
     | ActionRecord
@@ -268,7 +225,7 @@ Record = (
 R = TypeVar("R", bound=Record)
 
 
-EXPORTED = (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord, ActionRecord, CauseRecord)
+EXPORTED = (RulingRecord, LinkRecord, ActionRecord, CauseRecord)
 
 
 def encode(record: Record) -> bytes:
@@ -301,8 +258,6 @@ def decode(line: bytes) -> Record:
                 raise InvalidInput(
                     "signature", record.signature, f"the signature of its pattern, {right}"
                 )
-        case ExposureRecord(shown=False, share=0):
-            raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
             raise InvalidInput("action", record.action, "any action except import")
         case _:
@@ -399,7 +354,6 @@ def _without_id(record: str) -> dict[str, Any]:
 # Column of an export -> the function that turns a cell into the field of the same name.
 READERS: Mapping[str, Callable[[str], Any]] = {
     "example": lambda text: Example(**_load(text)),
-    "loop": lambda text: text.partition(MOVED)[0],
     "meta": _load,
     "record": _without_id,
 }
@@ -409,7 +363,7 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
     """Return the part of a record to import if nobody vouches for it, or None if nothing remains.
 
     Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
-    Decisions, measurements and proofs are dropped. So are search words, because the person who
+    Decisions are dropped. So are search words, because the person who
     releases a text does not see them. Times after `now` become `now`.
     """
     if isinstance(record, LinkRecord) and record.relation == "strategy":
@@ -473,17 +427,6 @@ class _Import:
     def write(self, record: Record) -> bool:
         """Write a record by the method with the name of its type; return whether it is new."""
         return bool(getattr(self, f"_{record.type}")(record))
-
-    def _exposure(self, record: ExposureRecord) -> bool:
-        loop, coin = self._loop(record.loop, record.at), (record.share, record.together)
-        one = Exposure(record.lesson, loop, record.shown, "", *coin)
-        args = (record.among, record.at)
-        return exposures.insert_exposure(self._db, self._scope, one, *args)
-
-    def _outcome(self, record: OutcomeRecord) -> bool:
-        loop, errors = self._loop(record.loop, record.began), map(storable, record.signatures)
-        end = Outcome(loop, record.right_at_once, record.calls, frozenset(errors))
-        return exposures.insert_outcome(self._db, self._scope, end, record.at)
 
     def _link(self, record: LinkRecord) -> bool:
         # Without a person who vouches, only links between imported lessons are written.
@@ -588,12 +531,6 @@ class _Import:
         values |= {"kind": kind, "signature": signature, "checks": json.dumps(record.checks)}
         values |= {name: storable(values[name]) for name in ("memory_key", "loop", "checks")}
         return bool(self._db.insert("cause", {**key_of(self._scope), **values}, SKIP).rowcount)
-
-    def _loop(self, name: str, began: float) -> str:
-        """Return the id for loop `name`: the name, and `began` if another loop has this name."""
-        key = {**key_of(self._scope), "loop": storable(name)}
-        at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
-        return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
 
     def _ruling(self, record: RulingRecord) -> bool:
         """Insert a ruling; return False if it is stored already."""

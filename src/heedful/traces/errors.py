@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from heedful.traces.signals import _BANNER, error_line
+from heedful.traces.signals import error_line
 
 # Error lines of one text, and characters of a line. Lines that are equal but for digits count once.
 MOST = 200
@@ -31,6 +31,7 @@ _TRACEBACK = re.compile(r"^\s*Traceback \(")
 _MARGIN = re.compile(r"^\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|^\s+")
 _TIME = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+")
 _DIGITS = re.compile(r"\d+")
+_BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 
 
 def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:

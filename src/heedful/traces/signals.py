@@ -75,7 +75,6 @@ _CODED = re.compile(
     r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
 _STATED = re.compile(r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE)
-_NEAR = re.compile(r"\b(?:error|exception|fail(?:ed|ure)?)\b[^:\n]{1,40}: +\S", re.IGNORECASE)
 _WHY = re.compile(
     r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown|denied|declined|refused|rejected)\b",
     re.IGNORECASE,
@@ -90,7 +89,6 @@ LINE = 200
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
 _MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
-_BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
@@ -224,29 +222,25 @@ def error_text(failure: str, most: int = LINE) -> str:
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
-    """Return the lines of a failure, and the place of the one that names it; "…" is a banner."""
+    """Return the lines of a failure, and the place of the one that names it."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
     if trace:
         at = next((n for n, line in enumerate(lines) if n and not line[0].isspace()), 0)
         return lines[at:], 0
-    lines = ["…" if _BANNER.match(line) else line for line in lines]
     return lines, min(range(len(lines)), key=lambda n: _rank(lines[n], n == 0))
 
 
 def _rank(line: str, first: bool) -> int:
     """Return how well a line names an error; 0 is best."""
     stated, why = _STATED.search(line), _WHY.search(line)
-    near = _NEAR.search(line)
     signs = (
         _CODED.search(line),
         stated and why,
         stated,
-        near and why,
         _PLACED.search(line),
         first and _PROGRAM.match(line),
         why,
-        near,
         _WORDED.search(line),
     )
     best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))

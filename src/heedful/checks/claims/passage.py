@@ -52,8 +52,7 @@ class Claim:
     """A claim in a text, at the characters `span` (end excluded), and its verdict.
 
     `paths` are the places in the evidence with which the claim was compared. `nearest` is the true
-    value nearest to the claim, as text, or "". `why` explains the verdict in a few words. `judge`
-    is the name of the model that gave the verdict, or "" if the rules gave it.
+    value nearest to the claim, as text, or "". `why` explains the verdict in a few words.
     """
 
     span: tuple[int, int]
@@ -63,7 +62,6 @@ class Claim:
     paths: tuple[str, ...] = ()
     nearest: str = ""
     why: str = ""
-    judge: str = ""
 
 
 @dataclass(frozen=True, eq=False)

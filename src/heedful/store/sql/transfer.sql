@@ -9,16 +9,6 @@ select e.id, case when e.digest like 'lesson%' then 'lesson' else e.digest end a
        e.lesson as text, e.state, e.trust, e.at, e.record as example, e.words
 from example e where e.reflection = :reflection;
 
--- name: export_exposures
-select loop, at, kind || '/' || signature as lesson, shown, share, together, among from exposure
-where tenant = :tenant and project = :project;
-
--- name: export_outcomes
-select loop, right_at_once, calls, signatures, at,
-       (select min(at) from exposure x
-        where x.tenant = :tenant and x.project = :project and x.loop = outcome.loop) as began
-from outcome where tenant = :tenant and project = :project;
-
 -- name: export_rulings
 select at, action, subject, by, why, record from ruling
 where tenant = :tenant and project = :project and action <> 'import';
