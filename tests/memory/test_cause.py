@@ -371,21 +371,6 @@ def options(loop: Breaking) -> dict[str, Any]:
     return {"memory": loop.memory, "store": loop.memory.store, "checks": [check]}
 
 
-@pytest.mark.both
-@pytest.mark.parametrize("trust", ["operator", "external"])
-async def test_rules_move_with_their_lessons_if_somebody_vouches(store, tmp_path, trust):
-    loop = Breaking(store)
-    await loop("K", "a")
-    await loop.memory.export(tmp_path / "a.jsonl")
-    other = in_memory()
-    vouched = {"by": "ann", "why": "mine"} if trust == "operator" else {}
-    for new in (True, False):
-        report = await Memory(other).import_(tmp_path / "a.jsonl", trust=trust, **vouched)
-        assert ("cause" in report.written) == (new and trust == "operator")
-    assert await Breaking(other)("K") == (["a"] if trust == "operator" else [])
-    await other.close()
-
-
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store):
     agent = Agent(store, obeys=False)
     ask = nameless(agent)

@@ -183,26 +183,6 @@ class ActionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CauseRecord:
-    """A rule that loops of a memory key broke, `loop` the last of them; the fields are in `Cause`.
-
-    `lesson` has the words of the rule.
-    """
-
-    type: Literal["cause"] = "cause"
-    memory_key: Annotated[str, Must(max_length=200)]
-    rule: Mark
-    lesson: Name
-    checks: tuple[str, ...]
-    severity: Share
-    loops: Annotated[int, Must(ge=1, le=2**53)]
-    loop: str
-    mended: bool
-    quiet: Count
-    at: Time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line of an export: the number of lines before it, and their SHA-256."""
 
@@ -219,13 +199,12 @@ Record = (
     | RulingRecord
     | LinkRecord
     | ActionRecord
-    | CauseRecord
     | End
 )
 R = TypeVar("R", bound=Record)
 
 
-EXPORTED = (RulingRecord, LinkRecord, ActionRecord, CauseRecord)
+EXPORTED = (RulingRecord, LinkRecord, ActionRecord)
 
 
 def encode(record: Record) -> bytes:
@@ -520,17 +499,6 @@ class _Import:
         for source in sources:
             origin = {"example": id, "source": source, "scope": self._key["scope"]}
             self._db.insert("origin", origin, SKIP)
-
-    def _cause(self, record: CauseRecord) -> bool:
-        """Insert a rule if its lesson is stored; return False if the key has this rule already."""
-        if self._find(record.lesson) is None:
-            return False
-        values = asdict(record)
-        del values["type"]
-        kind, _, signature = values.pop("lesson").partition("/")
-        values |= {"kind": kind, "signature": signature, "checks": json.dumps(record.checks)}
-        values |= {name: storable(values[name]) for name in ("memory_key", "loop", "checks")}
-        return bool(self._db.insert("cause", {**key_of(self._scope), **values}, SKIP).rowcount)
 
     def _ruling(self, record: RulingRecord) -> bool:
         """Insert a ruling; return False if it is stored already."""

@@ -22,10 +22,6 @@ select child, relation, parent, at from link
 where tenant = :tenant and project = :project and relation in ('became', 'strategy')
   and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
--- name: export_causes
-select memory_key, rule, kind || '/' || signature as lesson, checks, severity, loops, loop, mended, quiet, at from cause
-where tenant = :tenant and project = :project;
-
 -- name: merge_lesson
 -- A new lesson has no author yet.
 update reflection
