@@ -124,9 +124,8 @@ class Cause:
 
     `rule` identifies the rule within the key, `checks` name the checks that may have found the
     mistake, and `severity` is the highest of its findings. `loops` counts the loops that broke the
-    rule. `mended` is true if one of them broke it and then passed. `quiet` counts the loops that
-    were told the rule and have kept it since it was last broken; from `QUIET` on, it counts all
-    loops of the key.
+    rule. `quiet` counts the loops that were told the rule and have kept it since it was last
+    broken; from `QUIET` on, it counts all loops of the key.
     """
 
     memory_key: str
@@ -134,14 +133,16 @@ class Cause:
     checks: tuple[str, ...] = ()
     severity: float = 0.5
     loops: int = 1
-    mended: bool = False
     quiet: int = 0
 
-    def rests(self, checks: Sequence[str]) -> str:
-        """Return why a loop with these checks is not told the rule now; "" if it may be told."""
+    def rests(self, checks: Sequence[str], verified: bool) -> str:
+        """Return why a loop with these checks is not told the rule now; "" if it may be told.
+
+        `verified` is true if a loop broke the rule of this lesson and then passed.
+        """
         if checks and self.checks and not set(checks) & set(self.checks):
             return f"found by another check, {self.checks[0]}"
-        if not self.mended and self.loops < 2:
+        if not verified and self.loops < 2:
             return "broken in 1 loop and mended in none; told once a second loop breaks it"
         if self.quiet >= QUIET and self.quiet % TURN:
             return f"kept by the last {self.quiet} loops; told to one loop in {TURN}"

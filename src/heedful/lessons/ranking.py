@@ -227,23 +227,21 @@ def choose_for_loop(
     that a resumed loop was told: it is told them again.
     """
 
-    def fits(match: Match) -> bool:
-        form = "examples" if match.example.accepted else "rules"
-        return tell in ("both", form) and (form == "examples" or match.kind != "check")
-
     if before is not None:
         found = [match for match in found if match.id in before]
     rules: list[Match] = []
     alike: list[Match] = []
     missed: list[Choice] = []
     for match in keep_important(_with_overlap(task, found)):
-        if match.cause is None:
-            alike += [match] if fits(match) else []
-        elif tell != "examples":
-            if why := match.cause.rests(checks) if before is None else "":
-                missed.append(Choice(match, "missed", why))
-            else:
-                rules.append(match)
+        cause, form = match.cause, "examples" if match.example.accepted else "rules"
+        if tell not in ("both", form):
+            continue
+        if cause is None:
+            alike += [match] if form == "examples" or match.kind != "check" else []
+        elif before is None and (why := cause.rests(checks, match.verified)):
+            missed.append(Choice(match, "missed", why))
+        else:
+            rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
     alike += [replace(match, cause=None) for match in rules[RULES:]]
     ranked = rank(task, alike, len(alike), now)
@@ -323,7 +321,6 @@ def _contents(match: Match) -> tuple[str, ...]:
     return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
 
 
-Leg = Literal["cause", "likeness", "strategy"]
 CROWDED = "other rules come first, or it does not fit into the prompt"
 
 
@@ -339,10 +336,11 @@ class Choice:
     why: str = ""
 
     @property
-    def leg(self) -> Leg:
+    def leg(self) -> Literal["cause", "likeness", "strategy"]:
         """How memory found the lesson: by its cause, by likeness of the tasks, or as a strategy."""
-        kind: Leg = "strategy" if self.match.kind == "strategy" else "likeness"
-        return "cause" if self.match.cause else kind
+        if self.match.cause:
+            return "cause"
+        return "strategy" if self.match.kind == "strategy" else "likeness"
 
     @property
     def score(self) -> float:

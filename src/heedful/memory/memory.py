@@ -35,7 +35,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
-from heedful.lessons.ranking import BUDGET, Briefing
+from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, Statement, check_statement
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
@@ -385,12 +385,8 @@ class Memory(Transfers):
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
         ids = {id for exposure in exposures for id in exposure.examples}
-        choices = [
-            ranking.Choice(match, "told" if match.id in ids else "withheld")
-            for match in chosen
-            if exposures
-        ]
-        known = past.memory_key, past.waiting, (*choices, *missed)
+        choices = [Choice(one, "told" if one.id in ids else "withheld") for one in chosen]
+        known = past.memory_key, past.waiting, (*(choices if exposures else ()), *missed)
         return Briefing(tuple(exposures), space, vector, *known)
 
     def lessons(

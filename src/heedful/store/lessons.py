@@ -18,7 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Cause, Example, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
@@ -170,17 +170,12 @@ def upsert(
         if (stamped := assign_trust(db, key, one)) is not None:
             answers.append(_upsert(db, key, stamped, now))
             if stamped.cause is not None:
-                _break(db, key, stamped, stamped.cause, now)
+                broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
+                broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
+                db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
             if quota is not None and stamped.state == "quarantined":
                 check_quota(db, key, storable(stamped.source), quota)
     return answers
-
-
-def _break(db: Db, key: Plain, one: Reflection, cause: Cause, now: float) -> None:
-    """Record that the loop of a lesson broke a rule."""
-    broken = {"checks": json.dumps(cause.checks), "mended": one.state == "verified", "now": now}
-    named = {"kind": one.kind, "signature": one.signature.digest, "loop": one.loop}
-    db.run("upsert_cause", {**key, **asdict(cause), **named, **broken})
 
 
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:

@@ -395,20 +395,18 @@ def by_database(one: Sought, query: Rows) -> list[int]:
 
 
 def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
-    """Return the rules that loops of this memory key broke: at most `MOST_RULES`, worst first.
+    """Return the rules that loops of this memory key broke: at most 50, worst first.
 
     The match of a rule has no accepted output and no score, but a `cause`.
     """
     found = []
     unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0}
-    for row in db.all("by_cause", scope, memory_key=memory_key, limit=MOST_RULES):
+    for row in db.all("by_cause", scope, memory_key=memory_key):
         values = {"lesson": row["text"], "example": Example(row["task"], "")}
         found.append(from_row(Match, row, cause=from_row(Cause, row), **values, **unscored))
     return found
 
 
-# The rules of a key that are read: two of them are told.
-MOST_RULES = 50
 # The characters of a blank task. A blank task gets no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 

@@ -68,12 +68,12 @@ returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
-insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, loop, mended, at)
-values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :loop, :mended, :now)
+insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, loop, at)
+values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
 set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end, loop = excluded.loop,
     checks = excluded.checks, severity = max(cause.severity, excluded.severity), quiet = 0,
-    mended = cause.mended or excluded.mended, at = max(cause.at, excluded.at);
+    at = max(cause.at, excluded.at);
 
 -- name: read_failure
 select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection

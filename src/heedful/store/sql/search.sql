@@ -34,7 +34,7 @@ with recursive line (rule, kind, signature) as (
   from line join link k on k.child = kind || '/' || signature
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
-select c.memory_key, c.rule, c.checks, c.severity, c.loops, c.mended, c.quiet, e.id, l.id as reflection, e.task, l.kind,
+select c.memory_key, c.rule, c.checks, c.severity, c.loops, c.quiet, e.id, l.id as reflection, e.task, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, e.lesson as text, l.tags, l.signature, l.useful, l.trust, l.meta
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
@@ -43,7 +43,7 @@ join example e on e.id = coalesce(
   (select min(id) from example where reflection = l.id and indexed and state = l.state),
   (select min(id) from example where reflection = l.id and indexed))
 where l.state in ('candidate', 'verified')
-order by c.loops * c.severity desc, c.at desc, c.rule limit :limit;
+order by c.loops * c.severity desc, c.at desc, c.rule limit 50;
 
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n

@@ -204,7 +204,6 @@ create table cause (
   severity real not null,
   loops integer not null default 1,
   loop text not null,
-  mended boolean not null default false,
   quiet integer not null default 0,
   at real not null,
   primary key (tenant, project, memory_key, rule)
