@@ -184,20 +184,18 @@ async def test_a_wrong_key_or_form_is_refused_before_anything_is_written(store, 
 
 
 class Breaking:
-    """Loops of a key that break the rules of some checks, and mend them unless `mends` is False."""
+    """Loops of a key that break the rules of some checks, and then mend them."""
 
     def __init__(self, store: Store) -> None:
         self.memory, self.number = Memory(store, holdout=0.0), itertools.count()
 
-    async def __call__(
-        self, key: str, *names: str, mends: bool = True, checks: str = "abc", **more: Any
-    ) -> list[str]:
+    async def __call__(self, key: str, *names: str, checks: str = "abc", **more: Any) -> list[str]:
         """Run a loop of `key`; return the rules that it was told before its first attempt."""
         told: list[list[str]] = []
 
         def generate(task: str, hint: str) -> str:
             told.append([match.error_type for match in context().advice])
-            return " ".join(names) or "fine" if len(told) == 1 or not mends else "fine"
+            return "fine" if told[1:] else " ".join(names) or "fine"
 
         def check(name: str) -> Any:
             def judge(answer: str, at: Context) -> Sequence[Finding]:
@@ -208,10 +206,9 @@ class Breaking:
             judge.__name__, judge.pure = name, True  # type: ignore[attr-defined]
             return judge
 
-        task = f"task{next(self.number)}"
-        store = more.pop("store", self.memory.store)
-        more = {"memory": self.memory, "store": store, "policy": TWO, **more}
-        await run(task, generate=generate, checks=list(map(check, checks)), memory_key=key, **more)
+        more = {"memory": self.memory, "store": self.memory.store, "policy": TWO, **more}
+        more |= {"checks": list(map(check, checks)), "memory_key": key}
+        await run(f"task{next(self.number)}", generate=generate, **more)
         return told[0]
 
 
@@ -312,27 +309,22 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
 
 
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
-    loop = Breaking(store)
-    none = await loop.memory.brief("a task", "l")
+    agent = Agent(store, obeys=False)
+    none = await agent.memory.brief("a task", "l")
     assert (none.found, none.choices, none.waiting) == ((), (), 0)
     assert "no memory key" in str(none)
-    await loop("K", "a", mends=False)
-    await loop.memory.remember("E", "obey", trust="external")
-    [choice] = (briefing := await loop.memory.brief("a task", "l", memory_key="K")).choices
+    await nameless(agent)(TASKS[0])
+    await agent.memory.remember("E", "obey", trust="external")
+    [choice] = (briefing := await agent.memory.brief("a task", "l", memory_key="triage")).choices
     assert (choice.leg, choice.outcome, briefing.waiting) == ("cause", "missed", 1)
     assert "quarantine" in str(briefing)
-    await run("weigh a red box now", generate=lambda task, hint: "fine", **options(loop))
-    near = await loop.memory.brief("weigh an old grey stone today", "l")
-    [choice] = near.choices
+    known: dict[str, Any] = {**agent.options, "checks": [lambda answer, at: ()], "memory_key": "L"}
+    result = await run("weigh a red box now", generate=lambda task, hint: "fine", **known)
+    assert result.briefing is not None
+    assert result.briefing.memory_key == "L"
+    [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
     assert (choice.leg, choice.outcome) == ("likeness", "missed")
     assert 0 < choice.score < PROMPT_WORDS
-    result = await run("of", generate=lambda task, hint: "x", memory_key="L", **options(loop))
-    assert result.briefing.memory_key == "L"
-
-
-def options(loop: Breaking) -> dict[str, Any]:
-    check: Any = lambda answer, at: ()  # noqa: E731
-    return {"memory": loop.memory, "store": loop.memory.store, "checks": [check]}
 
 
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store):

@@ -442,7 +442,8 @@ class Run(Generic[C]):
             self.data,
             max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
-            *((shown.examples, shown.advice) if shown.choices else ((), ())),
+            shown.examples,
+            shown.advice,
             self._began,
         )
 

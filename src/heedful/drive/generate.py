@@ -104,8 +104,7 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 def whole_hint(at: Context) -> str:
     """Return what memory tells about the task and the feedback on the last attempt, as a text."""
-    recalled = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
-    return "\n\n".join(part for part in (recalled, at.hint) if part)
+    return "\n\n".join(filter(None, (as_text(at.examples, at.seed, at.advice), at.hint)))
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:

@@ -12,13 +12,13 @@ import functools
 import inspect
 import json
 import logging
-import os
 import random
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
@@ -108,16 +108,15 @@ def key_of(function: Any) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
-    name = getattr(function, "__qualname__", "") if inspect.isroutine(function) else ""
-    module = getattr(function, "__module__", None) or ""
+    if not inspect.isroutine(function) or function.__name__ == "<lambda>":
+        return ""
+    module = getattr(function, "__module__", None)
     if module == "__main__":
         main = sys.modules["__main__"]
-        file = os.path.basename(getattr(main, "__file__", None) or "")
-        made_in = getattr(getattr(function, "__code__", None), "co_filename", "")
-        own = getattr(getattr(main, "__spec__", None), "name", os.path.splitext(file)[0])
-        module = own if os.path.basename(made_in) == file else ""
-    named = module and name and not name.endswith("<lambda>")
-    return f"{module}.{name}"[-LONGEST_KEY:] if named else ""
+        file = Path(getattr(main, "__file__", None) or "")
+        own = Path(inspect.getfile(function)).name == file.name
+        module = getattr(main.__spec__, "name", file.stem) if own else ""
+    return f"{module}.{function.__qualname__}"[-LONGEST_KEY:] if module else ""
 
 
 class Journal:

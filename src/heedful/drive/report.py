@@ -297,7 +297,7 @@ async def open_loop(
     stored, _ = await begin_loop(held, scope, id, task, **head)
     opened = ReportedLoop(held, scope, stored, known, checks)
     if known is not None:
-        names = [stop.rule_name(check) for check in checks]
+        names = stop.check_names(checks)
         begins = not stored.loop.attempts
         brief = await known.brief(journal.text_of(task), id, begins, memory_key, names)
         if brief.exposures:

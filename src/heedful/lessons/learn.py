@@ -42,9 +42,8 @@ def learn(
     even if the candidate did not change, because the work can be outside of the candidate.
 
     With a `memory_key`, the lessons about findings say which rule of this key the loop broke; then
-    a loop that did not pass has lessons, too: one, not verified, for each error. So has a loop
-    whose task or answer is too long for an example. `checks` are the names of the loop's checks.
-    Without a key, these loops have no lessons.
+    a loop that did not pass has an unverified lesson for each error, and a task or answer that is
+    too long for an example is left out. `checks` are the names of the loop's checks.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None:
@@ -62,7 +61,6 @@ def learn(
     if not whole:
         return ()
     assert last.evaluation is not None
-    answer = texts[1]
     first = Reflection(
         "example",
         signature("accepted", "first try"),
@@ -70,7 +68,7 @@ def learn(
         "Answers that were accepted at the first try.",
         "accepted at the first try",
         loop.id,
-        Example(task, answer, after=dict(last.evaluation.scores)),
+        Example(*texts, after=dict(last.evaluation.scores)),
         tags=("accepted",),
     )
     return (first,)

@@ -226,7 +226,6 @@ def choose_for_loop(
     they say what went wrong elsewhere. The limits are those of `choose`. `before` are the examples
     that a resumed loop was told: it is told them again.
     """
-
     if before is not None:
         found = [match for match in found if match.id in before]
     rules: list[Match] = []
@@ -250,7 +249,8 @@ def choose_for_loop(
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
     known = {match.id for match in chosen}
-    missed += [Choice(one, "missed", CROWDED) for one in rules if one.id not in known]
+    why = "other rules come first, or it does not fit into the prompt"
+    missed += [Choice(one, "missed", why) for one in rules if one.id not in known]
     others = [match for match in alike if match.kind not in PRODUCTS]
     if others and all(match.cause or match.kind in PRODUCTS for match in chosen):
         closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
@@ -319,9 +319,6 @@ def _contents(match: Match) -> tuple[str, ...]:
         return match.example.task, match.example.accepted
     lesson = match.lesson or match.example.task
     return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
-
-
-CROWDED = "other rules come first, or it does not fit into the prompt"
 
 
 @dataclass(frozen=True, slots=True)
