@@ -299,8 +299,7 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
-            outputs = self.tell != "rules"
-            lessons = memory.lessons(loop, self.task, self.shown, outputs, self.checks)
+            lessons = memory.lessons(loop, self.task, self.shown, self.tell != "rules")
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
         key = self.shown.memory_key

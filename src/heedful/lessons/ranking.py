@@ -363,6 +363,7 @@ class Briefing:
     embedding of the task; `space` names the embedder. `memory_key` is the key of the loop, and
     `waiting` counts the texts that wait in quarantine, at most 100. `choices` say of each lesson
     that memory considered whether the loop is told it, and why; what is told comes best first.
+    `checks` are the names of the loop's checks.
     """
 
     exposures: tuple[Exposure, ...] = ()
@@ -371,18 +372,15 @@ class Briefing:
     memory_key: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
+    checks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines, reasons = list(map(str, self.choices)), []
-        if not self.memory_key:
-            reasons.append("the loop has no memory key")
-        elif all(choice.leg != "cause" for choice in self.choices):
-            reasons.append(f"no rule was broken under the key {self.memory_key!r}")
-        if self.waiting:
-            reasons.append(f"{self.waiting} waiting in quarantine")
-        if not self.found:
-            lines.insert(0, ": ".join(filter(None, ("told nothing", "; ".join(reasons)))))
-        return "\n".join(lines)
+        why = "" if self.memory_key else ": the loop has no memory key"
+        if self.memory_key and all(choice.leg != "cause" for choice in self.choices):
+            why = f": no rule was broken under the key {self.memory_key!r}"
+        waits = f"; {self.waiting} waiting in quarantine" if self.waiting else ""
+        silent = [] if self.found else [f"told nothing{why}{waits}"]
+        return "\n".join([*silent, *map(str, self.choices)])
 
     @property
     def shown(self) -> tuple[int, ...]:

@@ -386,16 +386,12 @@ class Memory(Transfers):
         )
         ids = {id for exposure in exposures for id in exposure.examples}
         choices = [Choice(one, "told" if one.id in ids else "withheld") for one in chosen]
-        known = past.memory_key, past.waiting, (*(choices if exposures else ()), *missed)
+        choices = [*(choices if exposures else ()), *missed]
+        known = past.memory_key, past.waiting, tuple(choices), tuple(checks)
         return Briefing(tuple(exposures), space, vector, *known)
 
     def lessons(
-        self,
-        loop: Loop,
-        task: str,
-        briefing: Briefing,
-        outputs: bool = True,
-        checks: Sequence[str] = (),
+        self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
     ) -> tuple[Reflection, ...]:
         """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
 
@@ -403,7 +399,7 @@ class Memory(Transfers):
         """
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
         origin |= {"space": briefing.space, "vector": briefing.vector}
-        found = learn(loop, task, outputs, briefing.memory_key, checks)
+        found = learn(loop, task, outputs, briefing.memory_key, briefing.checks)
         return tuple(replace(lesson, **origin) for lesson in found)
 
     async def prove(self) -> Proof:
