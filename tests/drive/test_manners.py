@@ -149,7 +149,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: self_correcting(on_exausted="best"), errors.UnknownName, "mean 'on_exhausted'"),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
     (lambda: self_correcting(policy="thorogh"), errors.UnknownName, "did you mean 'thorough'"),
-    (lambda: self_correcting(policy=4), errors.InvalidInput, '"thorough, attempts.limit=6"'),
+    (lambda: self_correcting(policy=None), errors.InvalidInput, '"thorough, attempts.limit=6"'),
     (lambda: self_correcting(evaluate=0.7), errors.InvalidInput, "returns an Evaluation"),
     (lambda: self_correcting(checks=len), errors.InvalidInput, "a list"),
     (lambda: self_correcting(goals=["quality"]), errors.InvalidInput, "alignment >= 0.75"),
