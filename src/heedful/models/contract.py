@@ -82,7 +82,7 @@ def answer_of(value: Any) -> Answer | None:
     """
     if isinstance(value, Answer):
         return value
-    if isinstance(value, Mapping) or (usage := usage_of(value)) is None:
+    if isinstance(value, str | Mapping) or (usage := usage_of(value)) is None:
         return None
     texts = [_part(value, path) for path in _TEXTS]
     if isinstance(blocks := _part(value, "content"), list):  # Anthropic
