@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from heedful.drive.report import AttemptReport, begin_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.service.app import application
@@ -75,7 +75,7 @@ async def library(path: str) -> float:
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
-        await begin_loop(store, Scope(), id, "task")
+        await open_loop(id, "task", store=store)
     began = time.perf_counter()
     for id in ids:
         for number, told in enumerate(ATTEMPTS, 1):

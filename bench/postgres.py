@@ -22,7 +22,7 @@ import psycopg
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from heedful.drive.report import AttemptReport, begin_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
@@ -91,7 +91,7 @@ async def _round(store: Store, call: Call, many: int) -> tuple[float, list[float
     names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
     if call is _reported:  # of loops that are open
         for name in names:
-            await begin_loop(store, Scope(), name, "Convert 3 kg to g.")
+            await open_loop(name, "Convert 3 kg to g.", store=store)
     taken: list[float] = []
 
     async def one(names: Sequence[str]) -> None:

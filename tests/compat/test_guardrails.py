@@ -27,7 +27,7 @@ from heedful.compat.guardrails import (
     process_loop_reflection,
     track_bias,
 )
-from heedful.drive.report import AttemptReport, begin_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
@@ -217,7 +217,7 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     judged = Evaluation(scores={"alignment": 0.5, "drift": 0.1})
 
     async def made() -> None:
-        await begin_loop(store, Scope(), "loop_001", "Sum up", policy=policy)
+        await open_loop("loop_001", "Sum up", store=store, policy=policy)
         await report(
             store, Scope(), "loop_001", 1, AttemptReport("All is well.", evaluation=judged)
         )
@@ -522,7 +522,7 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     done(store, "loop_001", **POOR)
     own = replace(orchestrator, rules=(MaxAttempts(9),))
-    do(begin_loop(store, Scope(), "own", "Sum up", policy=own))
+    do(open_loop("own", "Sum up", store=store, policy=own))
     monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 1)
     monkeypatch.setitem(RERUN_CONFIG, "bias_repetition_threshold", 1)
     monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)

@@ -64,14 +64,13 @@ async def test_reports_take_what_models_return(path: Path) -> None:
 
     checks: list[Any] = [lambda total: total.text == WANTED]
     loop = await heedful.open_loop("a", "t", checks=checks, store=str(path), policy="default")
-    again = await loop.report(Total(text="no"))
-    assert isinstance(again, heedful.Again)
-    spent = Shape(usage=Shape(prompt_tokens=3, completion_tokens=4))
-    await loop.report(Total(text=WANTED), usage=spent)
-    assert (loop.candidate, loop.loop.usage.tokens) == ({"text": WANTED}, 7)
-    answer = Shape(output_text=WANTED, usage=Shape(input_tokens=3, output_tokens=4))
+    assert isinstance(await loop.report(Total(text="no")), heedful.Again)
+    spent = Shape(prompt_tokens=3, completion_tokens=4)
+    message = Shape(parsed=Total(text=WANTED))
+    await loop.report(Shape(choices=[Shape(message=message)], usage=spent))
+    assert (loop.candidate, loop.loop.usage) == ({"text": WANTED}, Usage(1, 3, 4))
     loop = await heedful.open_loop("b", "t", checks=[Check()], store=str(path), goals=[])
-    await loop.report(answer)
+    await loop.report(WANTED, usage=Shape(usage=spent))
     assert (loop.candidate, loop.loop.usage) == (WANTED, Usage(1, 3, 4))
 
 

@@ -12,7 +12,7 @@ import heedful
 from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
-from heedful.drive.report import AttemptReport, ReportResult, begin_loop, cancel, report
+from heedful.drive.report import AttemptReport, ReportResult, cancel, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Usage
@@ -33,7 +33,7 @@ SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
     policy = Policy((*rules, MaxAttempts(9))) if rules else FOUR
-    await begin_loop(store, SCOPE, id, "task", **{"policy": policy, **more})
+    await open_loop(id, "task", store=store, scope=SCOPE, **{"policy": policy, **more})
 
 
 async def told(
@@ -84,7 +84,7 @@ async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, w
     first, again = [await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"]
     assert (first.new, again.new, again.verdict) == (True, False, first.verdict)
     assert "[redacted" in str(first.verdict)
-    assert not (await begin_loop(store, SCOPE, "a", "task", **known))[1]
+    assert not (await open_loop("a", "task", store=store, scope=SCOPE, **known)).created
     kept = str([rows(path, f"select * from {table}") for table in ("loop", "attempt", "decision")])
     assert SECRET not in kept
     assert "[redacted" in kept

@@ -240,31 +240,17 @@ async def lazy(candidate: Any, context: Context) -> Any:
     return (Finding("c", 1 // 0) for _ in candidate)  # type: ignore[arg-type]
 
 
-async def asynchronous(candidate: Any, context: Context) -> Any:
-    await asyncio.sleep(0)
-    return [Finding("c", "one")]
-
-
-CHECKS: list[tuple[Any, str | bool]] = [
-    (lambda c, x: 0.7, "it returned float; it has to return Finding objects"),
-    (lambda c, x: ["an error"], False),
-    (breaking, "in the middle"),
-    (lazy, "ZeroDivisionError"),
-    (lambda c, x: next(iter([])), "StopIteration"),
-    (lambda c, x: [], True),
-    (lambda c, x: Evaluation(), True),
-    (asynchronous, False),
-]
-
-
-@pytest.mark.parametrize(("check", "passes"), CHECKS, ids=numbered(CHECKS))
-async def test_a_check_returns_findings_or_is_named(check, passes):
-    made = driven(WANTED, checks=[check], policy=ONCE)
-    if isinstance(passes, bool):
-        assert (await made).passed is passes
-    else:
-        with pytest.raises(errors.CheckFailed, match=passes):
-            await made
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (breaking, "in the middle"),
+        (lazy, "ZeroDivisionError"),
+        (lambda c, x: next(iter([])), "StopIteration"),
+    ],
+)
+async def test_a_check_that_fails_on_the_way_is_named(check, said):
+    with pytest.raises(errors.CheckFailed, match=said):
+        await driven(WANTED, checks=[check], policy=ONCE)
 
 
 @pytest.mark.parametrize("empty", ["", "  \n"])
@@ -417,11 +403,8 @@ async def test_a_cancelled_loop_stays_cancelled(kept):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("policy", None),
-        ("checks", len),
         ("checks", ["x"]),
         ("goals", Goal("quality", 0.5)),
-        ("timeout", float("nan")),
         ("timeout", 0),
         ("store", 5),
         ("generate", "embedded"),

@@ -12,7 +12,7 @@ import polars
 import pyarrow
 import pytest
 
-from heedful import errors, policies
+from heedful import errors
 from heedful.checks import grounding, numbers
 from heedful.pages import markdown
 from heedful.pipeline import Pipeline
@@ -24,13 +24,6 @@ MAKES: dict[str, Any] = {
     "pyarrow": lambda ys: pyarrow.table({"y": ys, "name": ["a"] * len(ys)}),
     "numpy": lambda ys: np.array([[y, 1.0] for y in ys]),
 }
-
-
-def attempts(make: Any, *tries: list[float], **options: Any) -> list[str]:
-    """The outputs of a stage's attempts as the report shows them."""
-    left = list(tries)
-    report = one(lambda state: make(left.pop(0)), failing(1, 2, 3), **options)
-    return [attempt.output for attempt in report.stages[0].attempts]
 
 
 @pytest.mark.parametrize("kind", MAKES)
@@ -52,20 +45,20 @@ def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -
     assert "0 to 900" in page
 
 
-def test_equal_frames_are_a_repeat_and_others_are_none() -> None:
-    make, policy = MAKES["polars"], policies.policy("stage, attempts.limit=3, repeat.times=1")
-    assert len(attempts(make, [1.0], [2.0], [3.0], policy=policy)) == 3
-    assert len(attempts(make, [1.0], [1.0], [1.0], policy=policy)) == 2
+@pytest.mark.parametrize(("values", "count"), [([1.0, 2.0, 3.0], 3), ([1.0, 1.0, 1.0], 2)])
+def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None:
+    policy, left = "stage, attempts.limit=3, repeat.times=1", list(values)
+    report = one(lambda _: MAKES["polars"]([left.pop(0)]), failing(1, 2, 3), policy=policy)
+    assert len(report.stages[0].attempts) == count
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (None, 3), 5])
-def test_what_cannot_be_described_is_named(shape: Any) -> None:
+def test_what_cannot_be_described_is_named() -> None:
     class Model:
-        def __init__(self) -> None:
-            self.shape = shape
+        shape = (3, 3)
 
-    outputs = attempts(lambda _: Model(), [], [], [])
-    assert outputs == [f"s: Model of attempt {n}" for n in (1, 2, 3)]
+    report = one(lambda state: Model(), failing(1))
+    outputs = [attempt.output for attempt in report.stages[0].attempts]
+    assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,8 @@ class GuardedLoops:
             place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None
-                await report.begin_loop(*place, task, policy=self.policy, context=about)
+                where: Any = {"store": self.store, "scope": self.scope, "context": about}
+                await report.open_loop(id, task, policy=self.policy, **where)
             else:
                 await self._update_policy(stored)
             made = report.AttemptReport(

@@ -128,8 +128,7 @@ async def _produced(
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    data = (str, dict, int, float)  # JSON data is a candidate, not the answer of an SDK
-    answers = [(not isinstance(each, data) and answer_of(each)) or Answer(each) for each in values]
+    answers = [answer_of(each) or Answer(each) for each in values]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 
@@ -146,11 +145,13 @@ def declared(function: Any) -> Any:
 def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
     """Return stored values as objects of the class that `function` declares to return."""
     kind: Any = declared(function) if values else None
-    found = list(values)
-    for place, value in enumerate(found) if kind else ():
+
+    def read(value: Any) -> Any:
         with suppress(ValueError):  # a secret was replaced, or the class has changed
-            found[place] = kind.model_validate(value)
-    return tuple(found)
+            return kind.model_validate(value)
+        return value
+
+    return tuple(map(read, values) if kind else values)
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:

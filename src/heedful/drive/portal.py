@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -104,19 +104,6 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
     return tasks[0].result()
 
 
-def _add_hint(
-    takes: Mapping[str, inspect.Parameter], given: list[Any], named: dict[str, Any], hint: str
-) -> None:
-    """Add `hint` to the arguments of a function, if it has a parameter for it."""
-    for place, (name, parameter) in enumerate(takes.items()):
-        if name in ("hint", "feedback"):
-            if place <= len(given) and parameter.kind is not parameter.KEYWORD_ONLY:
-                given.insert(place, hint)
-            else:
-                named[name] = hint
-            return
-
-
 @overload
 def self_correcting(function: Callable[P, T], /) -> Callable[..., T]: ...
 @overload
@@ -148,26 +135,26 @@ def self_correcting(
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         key = options.get("memory_key")
         settings = {**options, "memory_key": key_of(function) if key is None else key}
-        takes = inspect.signature(function).parameters
-        parameters = [*takes, "", ""]
-        returned = declared(function)
-        own = 1 if parameters[0] in ("self", "cls") else 0
+        signature, returned = inspect.signature(function), declared(function)
+        takes = signature.parameters
+        names = [name for name in takes if name not in ("hint", "feedback")]
+        outer = signature.replace(parameters=[takes[name] for name in names])
+        first = next((name for name in names if name not in ("self", "cls")), "task")
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            bound, given = args[:own], args[own:]
-            if not given and parameters[own] not in named:
-                raise TypeError("the task is missing: give it as the first argument")
-            task, *rest = given or (named.pop(parameters[own]),)
+            bound = outer.bind(*args, **named)
+            bound.apply_defaults()
+            given = bound.arguments
 
             def generate(task: Any, hint: str) -> Any:
-                given, known = [*bound, task, *rest], dict(named)
-                _add_hint(takes, given, known, hint)
-                return function(*given, **known)
+                whole = {**dict.fromkeys(takes.keys() - names, hint), **given, first: task}
+                call = inspect.BoundArguments(signature, whole)
+                return function(*call.args, **call.kwargs)
 
             generate.__annotations__["return"] = returned
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
-            result = await Run[Any](task, generate=generate, **settings).finish()
+            result = await Run[Any](given[first], generate=generate, **settings).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate

@@ -28,20 +28,14 @@ LONGEST = 200  # characters of an id, which appears in addresses and lists
 REPORT = "report"  # the name of a report's own evaluation among the judges of an attempt
 
 
-def _check_kinds(**wanted: tuple[Any, Any, str]) -> None:
-    """Raise InvalidInput unless each value is of its kind; the last text says what is allowed."""
-    for name, (value, kind, allowed) in wanted.items():
-        if not isinstance(value, kind):
-            raise errors.InvalidInput(name, value, allowed)
-
-
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    heedful also runs `checks` on the output. `request` is further JSON data of the report, such as
-    the arguments of the checks; it is part of the `name`. If an evaluation is not `vouched` for,
-    the lessons of the loop stay unverified, as if a model had judged.
+    The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs `checks` on
+    the output. `request` is further JSON data of the report, such as the arguments of the checks;
+    it is part of the `name`. If an evaluation is not `vouched` for, the lessons of the loop stay
+    unverified, as if a model had judged. Raises InvalidInput.
     """
 
     output: Any = None
@@ -55,13 +49,16 @@ class AttemptReport:
     vouched: bool = True
 
     def __post_init__(self) -> None:
-        _check_kinds(
-            evaluation=(self.evaluation, record.Evaluation | None, "None or an Evaluation"),
-            usage=(self.usage, record.Usage, "a Usage, or the usage of an SDK's answer"),
-            checks=(self.checks, Sequence, "a list of checks"),
-            labels=(self.labels, Mapping, "a mapping of names to texts"),
-            digest=(self.digest, str, "a text"),
-        )
+        answer = answer_of(self.output) or Answer(self.output, record.NOTHING)
+        spent = answer.usage if self.usage == record.NOTHING else usage_of(self.usage)
+        if spent is None:
+            raise errors.InvalidInput("usage", self.usage, "a Usage, or the usage of an SDK")
+        if not isinstance(self.evaluation, record.Evaluation | None):
+            raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
+        if not isinstance(self.checks, Sequence):
+            raise errors.InvalidInput("checks", self.checks, "a list of checks")
+        object.__setattr__(self, "output", answer.text)
+        object.__setattr__(self, "usage", spent)
 
     @property
     def name(self) -> str:
@@ -103,41 +100,6 @@ class ReportResult:
     loop: record.Loop
     verdict: decide.Verdict
     new: bool
-
-
-async def begin_loop(
-    store: Store,
-    scope: Scope,
-    id: str,
-    task: Any,
-    *,
-    goals: Sequence[record.Goal | str] = (),
-    policy: decide.Policy | str = policies.default,
-    context: Any = None,
-    memory_key: str = "",
-) -> tuple[StoredLoop, bool]:
-    """Return the loop with this `id`, created if it is missing, and True if it was created.
-
-    Checks find `context` as `Context.data`. Loops with the same `memory_key` tell each other the
-    rules that they broke. Raises InvalidInput, and Conflict if the loop exists with another task,
-    context, goals, policy or memory key.
-    """
-    policy, aims = drive.validate_arguments(id, (), goals, policy, memory_key=memory_key)
-    for name, value in (("task", task), ("context", context)):
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise errors.InvalidInput(name, value, "text or JSON data") from error
-    if not (0 < len(id) <= LONGEST and id.isprintable()):
-        raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
-    plain = codec.policy_to(policy)
-    if not codec.is_complete(plain):
-        raise errors.InvalidInput(
-            "policy", policy.name, "made of shipped rules: no code of the host"
-        )
-    plain_goals = [codec.to_document(goal) for goal in aims]
-    head = Head(task, plain_goals, plain, context, memory_key=memory_key)
-    return await store.write(scope, loops.begin, id, head)
 
 
 async def report(
@@ -186,13 +148,15 @@ async def report(
 class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
-    `open_loop` returns one. `stored` is the loop as the store held it after the last call.
-    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
+    `open_loop` returns one; `created` is True if the loop is new. `stored` is the loop as the store
+    held it after the last call. `briefing` is what memory told before the first attempt; its
+    `examples` are chat turns.
     """
 
     store: Store
     scope: Scope
     stored: StoredLoop
+    created: bool
     memory: Memory | None = None
     checks: Sequence[Check] = ()
     briefing: Briefing = Briefing()
@@ -215,7 +179,7 @@ class ReportedLoop:
     @property
     def passed(self) -> bool:
         """True if the loop has ended with a candidate that has no error and meets every goal."""
-        return isinstance(self.verdict, decide.Done) and self.verdict.passed
+        return decide.state_after(self.verdict) == "passed"
 
     @property
     def candidate(self) -> Any:
@@ -224,31 +188,23 @@ class ReportedLoop:
 
     @property
     def hint(self) -> str:
-        """What the next attempt should know: what memory tells, and what was wrong with the last.
-
-        It is "" if there is nothing to tell.
-        """
+        """What memory tells, then what was wrong with the last attempt; "" for neither."""
         at, told = _context(self.stored), self.briefing
         return whole_hint(replace(at, examples=told.examples, advice=told.advice))
 
     async def report(
-        self, output: Any = None, *, attempt: int | None = None, usage: Any = None, **fields: Any
+        self, output: Any = None, *, attempt: int | None = None, **fields: Any
     ) -> decide.Verdict:
         """Report an attempt, by default the next one, and return the verdict on it.
 
-        `output` is the candidate, or the answer of an SDK. `usage` is a Usage or the usage of an
-        SDK's answer. Further `fields` are those of AttemptReport. The checks of the loop judge the
-        output. The same report of the same `attempt` again changes nothing. Raises as `run` does,
-        and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput.
+        `output` and further `fields` are those of AttemptReport; `checks` are by default those of
+        the loop. The same report of the same `attempt` again changes nothing. Raises as `run` does,
+        and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput, UsageError for an empty report.
         """
-        errors.check_options("a report", fields, [*AttemptReport.__slots__])
-        if output is None and not {"digest", "evaluation"} & fields.keys():
-            raise errors.UsageError(
-                "the report is empty: give an output, a digest or an evaluation"
-            )
-        answer = answer_of(output) or Answer(output, record.NOTHING)
-        spent = answer.usage if usage is None else usage_of(usage) or usage
-        made = AttemptReport(answer.text, usage=spent, **{"checks": self.checks, **fields})
+        errors.check_options("a report", fields, AttemptReport.__slots__)
+        made = AttemptReport(output, **{"checks": self.checks, **fields})
+        if made.output is made.evaluation is None and not made.digest:
+            raise errors.UsageError("the report is empty: give output, digest or evaluation")
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
         record.check_integer("attempt", number)
         result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
@@ -270,38 +226,43 @@ async def open_loop(
     context: Any = None,
     memory: Memory | Store | str | None = None,
     memory_key: str = "",
-    store: Store | str | None = None,
+    store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> ReportedLoop:
     """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
-    With a `memory` the loop is told what earlier loops learnt, and teaches when it ends; loops with
-    the same `memory_key` tell each other the rules that they broke. Checks find `context` as
-    `Context.data`. The `store` is by default that of the memory, or else "heedful.db". Raises
-    InvalidInput, StoreError, and Conflict if the loop exists with another task, context, goals,
-    policy or memory key.
+    With a `memory`, which has a store and a scope of its own, the loop is told what earlier loops
+    learnt, and teaches when it ends; loops with the same `memory_key` tell each other the rules
+    that they broke. Checks find `context` as `Context.data`. Raises InvalidInput, StoreError, and
+    Conflict if the loop exists with another task, context, goals, policy or memory key.
     """
-    drive.validate_arguments(id, checks, goals, policy)
+    policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
+    for name, value in (("task", task), ("context", context)):
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise errors.InvalidInput(name, value, "text or JSON data") from error
+    if not (isinstance(id, str) and 0 < len(id) <= LONGEST and id.isprintable()):
+        raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
+    plain = codec.policy_to(policy)
+    if not codec.is_complete(plain):
+        allowed = "made of shipped rules: no code of the host"
+        raise errors.InvalidInput("policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
-    where = known.store if known else store or "heedful.db"
-    held, scope = open_store(where) if isinstance(where, str) else where, scope or Scope()
-    scope = known.scope if known else scope
-    _check_kinds(
-        id=(id, str, "a text"),
-        store=(held, Store, "a path, :memory: or a Store"),
-        scope=(scope, Scope, "a Scope"),
-    )
-    head: dict[str, Any] = {"goals": goals, "policy": policy, "context": context}
-    head["memory_key"] = memory_key
-    stored, _ = await begin_loop(held, scope, id, task, **head)
-    opened = ReportedLoop(held, scope, stored, known, checks)
+    held, scope = (known.store, known.scope) if known else (store, scope or Scope())
+    held = open_store(held) if isinstance(held, str) else held
+    for what, one, kind in (("store", held, Store), ("scope", scope, Scope)):
+        if not isinstance(one, kind):
+            raise errors.InvalidInput(what, one, f"a {kind.__name__}")
+    head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
+    opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
+    opened.memory, opened.checks = known, checks
     if known is not None:
-        names = stop.check_names(checks)
-        begins = not stored.loop.attempts
-        brief = await known.brief(journal.text_of(task), id, begins, memory_key, names)
+        names, new = stop.check_names(checks), not opened.loop.attempts
+        brief = await known.brief(journal.text_of(task), id, new, memory_key, names)
         if brief.exposures:
-            await known.store.write(scope, exposures.remember, (), exposures=brief.exposures)
+            await held.write(scope, exposures.remember, (), exposures=brief.exposures)
         opened.briefing = brief
     return opened
 

@@ -35,56 +35,59 @@ class Answer:
     finish: Literal["stop", "length"] = "stop"
 
 
-# The names of token counts in the answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google. The
-# first group whose first name is there counts, and the counts of a group are added.
-_CACHED = "cache_creation_input_tokens cache_read_input_tokens"
-_PROMPT = ("prompt_tokens", f"input_tokens {_CACHED}", "prompt_token_count")
-_COMPLETION = ("completion_tokens", "output_tokens", "candidates_token_count thoughts_token_count")
+# The answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google: where the usage is, the names of
+# the counts of the prompt, and those of the completion. The counts of a group are added.
+_USAGES = (
+    ("usage", "prompt_tokens", "completion_tokens"),
+    (
+        "usage",
+        "input_tokens cache_creation_input_tokens cache_read_input_tokens",
+        "output_tokens",
+    ),
+    ("usage_metadata", "prompt_token_count", "candidates_token_count thoughts_token_count"),
+)
+# Where their texts are, or the objects that the SDK has parsed; a list stands for its first item.
+_TEXTS = (
+    *("choices.message.parsed", "choices.message.content"),
+    *("output_parsed", "output_text", "parsed", "text"),
+)
 
 
-def _part(value: Any, *path: str | int) -> Any:
-    """Return the end of a path of attributes, keys and indices; None if it is missing."""
-    for step in path:
-        if isinstance(step, int):
-            value = value[step] if isinstance(value, list | tuple) and len(value) > step else None
-        else:
-            value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
+def _part(value: Any, path: str) -> Any:
+    """Return the end of a path of attributes or keys; None if it is missing."""
+    for step in path.split("."):
+        value = next(iter(value), None) if isinstance(value, list) else value
+        value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
     return value
-
-
-def _count(usage: Any, groups: Sequence[str]) -> int | None:
-    for first, *more in map(str.split, groups):
-        if isinstance(count := _part(usage, first), int):
-            return count + sum(_part(usage, name) or 0 for name in more)
-    return None
 
 
 def usage_of(value: Any) -> Usage | None:
     """Return the usage in the answer of an SDK or in its usage object, None for other values."""
     if isinstance(value, Usage):
         return value
-    for usage in (_part(value, "usage"), _part(value, "usage_metadata"), value):
-        prompt, completion = _count(usage, _PROMPT), _count(usage, _COMPLETION)
-        if prompt is not None or completion is not None:
-            return Usage(1, prompt or 0, completion or 0, float(_part(usage, "cost") or 0))
+    for place, *groups in _USAGES:
+        for usage in (_part(value, place), value):
+            counts = [[_part(usage, name) for name in names.split()] for names in groups]
+            if isinstance(counts[0][0], int):
+                prompt, completion = (sum(filter(None, group)) for group in counts)
+                return Usage(1, prompt, completion, float(_part(usage, "cost") or 0))
     return None
 
 
 def answer_of(value: Any) -> Answer | None:
     """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its shape.
 
-    Its text may be an object that the SDK has parsed. Returns None for a value of another shape.
+    Its text may be an object that the SDK has parsed. Returns None for a value of another shape,
+    such as JSON data.
     """
     if isinstance(value, Answer):
         return value
-    if isinstance(value, str) or (usage := usage_of(value)) is None:
+    if isinstance(value, str | Mapping) or (usage := usage_of(value)) is None:
         return None
-    blocks, message = _part(value, "content"), _part(value, "choices", 0, "message")
-    texts = [_part(block, "text") for block in blocks] if isinstance(blocks, list | tuple) else []
-    said = [_part(message, "parsed"), _part(message, "content")]
-    said += [_part(value, name) for name in ("output_parsed", "output_text", "parsed", "text")]
-    said += ["".join(filter(None, texts))] * bool(texts)
-    return next((Answer(text, usage) for text in said if text is not None), None)
+    texts = [_part(value, path) for path in _TEXTS]
+    if isinstance(blocks := _part(value, "content"), list):  # Anthropic
+        texts.append("".join(_part(block, "text") or "" for block in blocks))
+    return next((Answer(text, usage) for text in texts if text is not None), None)
 
 
 @runtime_checkable

@@ -148,23 +148,19 @@ def _equal(one: Any, other: Any) -> bool:
 
 def described(value: Any) -> str:
     """Describe a data frame or an array: its shape, columns and first rows; "" for others."""
-    sizes = getattr(value, "shape", ())
-    sized = isinstance(sizes, tuple) and sizes and all(isinstance(size, int) for size in sizes)
-    if not sized or not hasattr(value, "__getitem__"):
+    shape, columns = getattr(value, "shape", ()), dict[str, Column]()
+    if not (shape and hasattr(value, "__array__")):
         return ""
-    columns: list[Column] = []
     with suppress(PackageMissing, tables.TableError):
-        table = tables.open_table(value if prod(sizes) < CELLS else None)
-        columns += map(Column, table.columns)
+        table = tables.open_table(value if prod(shape) < CELLS else None)
+        columns = {name: Column(name) for name in table.columns}
         for batch in table.batches(table.columns):
-            for column, cells in zip(columns, batch, strict=True):
+            for column, cells in zip(columns.values(), batch, strict=True):
                 column.add(*tables.to_numbers(cells))
-    known = [column for column in columns if column.n]
+    known = [column for column in columns.values() if column.n][:COLUMNS]
     ranges = [f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}" for c in known]
-    head = value.head(HEAD) if hasattr(value, "head") else value[:HEAD]
-    return "\n".join(
-        [f", {' × '.join(map(str, sizes))}", *ranges[:COLUMNS], f"first rows:\n{head}"]
-    )
+    sizes, head = " × ".join(map(str, shape)), value[:HEAD]
+    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{head}"])
 
 
 def written(value: Any) -> str | None:

@@ -20,7 +20,7 @@ from heedful.checks import evaluate, loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
-from heedful.loop.policies import goal, policy
+from heedful.loop.policies import policy
 from heedful.loop.replay import compare
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
@@ -58,18 +58,12 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
-    stored, created = await reports.begin_loop(
-        caller.setup.store,
-        caller.scope,
-        id,
-        body.task,
-        goals=[goal(notation) for notation in body.goals],
-        policy=policy(body.policy) if body.policy is not None else caller.setup.policy,
-        context=body.context,
-        memory_key=body.memory_key,
-    )
-    response.status_code = 201 if created else 200
-    return LoopRecord.whole(stored)
+    options = body.model_dump(exclude={"tenant", "task", "policy"})
+    rules = caller.setup.policy if body.policy is None else policy(body.policy)
+    options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
+    opened = await reports.open_loop(id, body.task, **options)
+    response.status_code = 201 if opened.created else 200
+    return LoopRecord.whole(opened.stored)
 
 
 @router.get("/loops")
