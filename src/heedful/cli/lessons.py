@@ -25,7 +25,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
 SHOWN_PATTERNS = 10

@@ -48,7 +48,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 _log = logging.getLogger("heedful")
 

@@ -29,7 +29,7 @@ from heedful.store import actions, episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import Episode, Event, failure
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
