@@ -46,10 +46,10 @@ def test_another_action(one, other):
 )
 def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(error, found, missed):
     failed = action("", "rtk bun test && select count(*) from orders")
-    stored = set(failed.digests_of(error))
+    stored = set(failed.digests(error))
     assert failed.whole in stored
-    assert not stored & set(action("", missed).digests)
-    assert bool(stored & set(action("", found).digests)) == bool(found)
+    assert not stored & set(action("", missed).digests())
+    assert bool(stored & set(action("", found).digests())) == bool(found)
 
 
 @given(
@@ -59,7 +59,7 @@ def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(error, foun
 )
 def test_any_call_and_error_have_digests(tool, arguments, error):
     made = action(tool, arguments)
-    assert set(made.digests_of(error)) <= set(made.digests)
+    assert set(made.digests(error)) <= set(made.digests())
 
 
 def test_no_secret_is_in_the_text():

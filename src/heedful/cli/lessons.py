@@ -73,14 +73,13 @@ def seen(
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
-    lines = [f"  {clean(line, WORDS)}" for line in found.lines]
-    head = f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}"
-    if not said.strip():
-        head = "seen: 0, because no line of the text looks like an error"
+    head = f"  {mark.digest}  {clean(mark.pattern, WORDS)}" if not found.lines else ""
+    head = head if said.strip() else ", because no line of the text looks like an error"
     answer(
         {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
-        f"seen: {found.count}" if lines else head,
-        *(*lines, merged),
+        f"seen: {found.count}{head}",
+        *(f"  {clean(line, WORDS)}" for line in found.lines),
+        merged,
         *_lessons_whole(found.lessons, found.release),
         then,
     )
@@ -135,15 +134,13 @@ def _errors_in(source: str) -> str:
         return source
     opened = open(source, "rb") if source != "-" else nullcontext(sys.stdin.buffer)  # noqa: SIM115
     with opened as file:
-        start: bytes = file.read(WHOLE)
+        start: bytes = file.read(WHOLE) + file.readline(WHOLE)
         if b"\0" in start:
             name = "standard input" if source == "-" else source
             raise UsageError(f"{name} is not a text; pass the output or the log as text")
         if len(start) < WHOLE:
             return start.decode("utf-8", "replace")
-        rest = iter(partial(file.readline, WHOLE), b"")
-        head = start.splitlines(keepends=True)
-        lines = chain(head[:-1], [head[-1] + file.readline(WHOLE)], rest)
+        lines = chain(start.splitlines(), iter(partial(file.readline, WHOLE), b""))
         return "\n".join(error_lines(line.decode("utf-8", "replace") for line in lines))
 
 

@@ -25,7 +25,7 @@ from heedful.loop.record import clean
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import redact
-from heedful.store import actions, episodes
+from heedful.store import episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import Episode, Event, failure
@@ -148,7 +148,7 @@ def _record(
     ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
     if ids:
         about = [replace(step, lesson=ids.get(mark, 0)) for step, mark in steps]
-        actions.record(db, scope, made[0].source, about)
+        episodes.record_steps(db, scope, made[0].source, about)
     return stored
 
 
