@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -98,23 +97,13 @@ def _lessons_whole(found: Sequence[Mapping[str, Any]], release: str) -> Iterator
         yield f"Next: {release}"
 
 
-def before(
-    command: Annotated[list[str], Argument(help="The command, after --.")],
-    tool: Annotated[
-        str, Option(help="The tool, if COMMAND is the JSON of its arguments.", metavar="NAME")
-    ] = "",
-) -> int:
+def before(command: Annotated[list[str], Argument(help="The command, after --.")]) -> int:
     """Say how a command failed before, and what mended it; nothing if it has worked since.
 
     Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
     """
-    given: Any = shlex.join(command) if len(command) > 1 else command[0]
-    if tool:
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise UsageError(f"the arguments of {tool} must be a JSON object: {error}") from error
-    found = ask(lambda memory: memory.before(tool, given))
+    given = shlex.join(command) if len(command) > 1 else command[0]
+    found = ask(lambda memory: memory.before("", given))
     lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
     if found.release:
         lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
