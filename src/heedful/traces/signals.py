@@ -95,6 +95,8 @@ _SHAPES = (
     re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
     _WORDED,
 )
+# What tools write before a line: marks, and the time in a log.
+_MARK = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
 _TIME = re.compile(r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+")
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 # Error lines of one text, and characters of a line.
@@ -103,7 +105,7 @@ SHORT = 40  # in a text with fewer lines, every line may be the error
 # A longer line is worse than one that can be quoted whole.
 LINE = 200
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
-_MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗✕●!*#^…]+\s*|\s+)+")
+_MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
@@ -255,7 +257,7 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
 
 
 def _stripped(line: str) -> str:
-    return _TIME.sub("", _MARGIN.sub("", line[:LONGEST])).rstrip()
+    return _TIME.sub("", _MARK.sub("", line[:LONGEST])).rstrip()
 
 
 def error_text(failure: str, most: int = LINE) -> str:
