@@ -13,7 +13,7 @@ from heedful import Memory
 from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.store import actions, lessons
+from heedful.store import episodes, lessons
 from heedful.store.sqlite import in_file
 from heedful.store.store import Db
 
@@ -113,7 +113,7 @@ async def _fill(path: str) -> None:
         answers = lessons.upsert(db, scope, made, time.time())
         for n, answer in zip(numbers, answers, strict=True):
             step = Step(action("Bash", command(n)), error(n), answer.id)
-            actions.record(db, scope, f"episode:{n}", [step])
+            episodes.record_steps(db, scope, f"episode:{n}", [step])
 
     for begin in range(0, LESSONS, BATCH):
         await store.write(Scope(), write, range(begin, begin + BATCH))

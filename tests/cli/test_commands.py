@@ -88,7 +88,6 @@ BAD = {
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
     "prune": (2, "Missing option '--by'"),
     "before": (2, "Missing argument 'COMMAND"),
-    "before --tool Read ls": (2, "the arguments of Read must be a JSON object"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
     "proof --restore 1": (2, "--restore needs --by"),

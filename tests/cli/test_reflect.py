@@ -68,24 +68,11 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     # The same failure, and two rules for it.
     lessons = typed(("lessons --json", 0)).json["lessons"]
     assert [one["seen"] for one in lessons] == [2, 1, 1]
-    typed(
-        (
-            'before --tool price -- \'{"item":"pot"}\'',
-            1,
-            "heedful quarantine release 1 2 4 --by NAME",
-        ),
-        ("quarantine release 1 2 4 --by ann", 0),
-    )
+    typed(("quarantine release 1 2 4 --by ann", 0))
     desk.write("build.log", "step 3\n" * 9_000 + "Error: 3 items match\n")
     desk.write("well.log", "step 3\n" * 9_000)
     desk.write("any.bin", b"PK\0\1")
     typed(
-        (
-            'before --tool price -- \'{"item":"pot"}\'',
-            0,
-            "this failed in 2 runs",
-            "fix (candidate, operator)",
-        ),
         ("before -- price pot", 1, "no failure is known"),
         ("seen build.log", 0, "seen: 2", "  Error: 3 items match", "lesson 2, strategy, candidate"),
         ("seen any.bin", 2, "any.bin is not a text"),

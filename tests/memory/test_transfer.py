@@ -39,7 +39,7 @@ from tests.memory.transfers import (
     sealed,
 )
 
-KINDS = ("lesson", "example", "sighting", "ruling", "link", "action")
+KINDS = ("lesson", "example", "sighting", "ruling", "link")
 TASK = "convert parcel 9 to kilograms"
 DATA: bytes = do(exported(do(everything())))
 LINES = DATA.splitlines(keepends=True)
@@ -436,7 +436,7 @@ def test_who_vouches_says_who_and_why():
 async def test_nothing_that_others_decided_or_proved_is_taken():
     made, memory = records(DATA), fresh()
     done = await transfers.given(DATA, memory)
-    kinds = ("ruling", "action")
+    kinds = ("ruling",)
     became = [one for one in only(made, "link") if one["relation"] == "became"]
     assert done.left == sum(len(only(made, kind)) for kind in kinds) + len(became)
     after = records(await exported(memory))

@@ -34,7 +34,6 @@ from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
 from heedful.store import (
-    actions,
     episodes,
     exposures,
     keys,
@@ -51,7 +50,7 @@ from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
 ROOMS = (
-    "actions", "episodes", "exposures", "keys", "lessons", "loops", "patterns",
+    "episodes", "exposures", "keys", "lessons", "loops", "patterns",
     "runs", "search", "store", "transfer",
 )  # fmt: skip
 FAR = 4e9  # seconds since 1970, after any test
@@ -217,8 +216,10 @@ async def of_episodes(story: Story) -> None:
     assert await read(episodes.last_error) == "ModelTimeout"
     (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
     failed = action("Bash", "ls x")
-    await write(actions.record, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))])
-    assert len((await read(actions.before, failed)).failures) == 1
+    await write(
+        episodes.record_steps, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))]
+    )
+    assert len((await read(episodes.failures_of, failed)).failures) == 1
     assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
     session = "d9", "a", "s", "partial", [lesson("it came back")]
     assert len(await write(episodes.record_session, *session)) == 1

@@ -23,7 +23,7 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import actions, episodes, exposures, lessons, patterns, search, transfer
+from heedful.store import episodes, exposures, lessons, patterns, search, transfer
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -47,7 +47,6 @@ sources = st.sampled_from(["", "page", "tool x"])
 
 
 CLOCKED = (
-    actions,
     dreaming,
     episodes,
     exposures,

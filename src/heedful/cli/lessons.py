@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -25,7 +24,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
 SHOWN_PATTERNS = 10
@@ -73,14 +72,13 @@ def seen(
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
-    lines = [f"  {clean(line, WORDS)}" for line in found.lines]
-    head = f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}"
-    if not said.strip():
-        head = "seen: 0, because no line of the text looks like an error"
+    head = f"  {mark.digest}  {clean(mark.pattern, WORDS)}" if not found.lines else ""
+    head = head if said.strip() else ", because no line of the text looks like an error"
     answer(
         {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
-        f"seen: {found.count}" if lines else head,
-        *(*lines, merged),
+        f"seen: {found.count}{head}",
+        *(f"  {clean(line, WORDS)}" for line in found.lines),
+        merged,
         *_lessons_whole(found.lessons, found.release),
         then,
     )
@@ -99,23 +97,13 @@ def _lessons_whole(found: Sequence[Mapping[str, Any]], release: str) -> Iterator
         yield f"Next: {release}"
 
 
-def before(
-    command: Annotated[list[str], Argument(help="The command, after --.")],
-    tool: Annotated[
-        str, Option(help="The tool, if COMMAND is the JSON of its arguments.", metavar="NAME")
-    ] = "",
-) -> int:
+def before(command: Annotated[list[str], Argument(help="The command, after --.")]) -> int:
     """Say how a command failed before, and what mended it; nothing if it has worked since.
 
     Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
     """
-    given: Any = shlex.join(command) if len(command) > 1 else command[0]
-    if tool:
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise UsageError(f"the arguments of {tool} must be a JSON object: {error}") from error
-    found = ask(lambda memory: memory.before(tool, given))
+    given = shlex.join(command) if len(command) > 1 else command[0]
+    found = ask(lambda memory: memory.before("", given))
     lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
     if found.release:
         lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
@@ -135,15 +123,13 @@ def _errors_in(source: str) -> str:
         return source
     opened = open(source, "rb") if source != "-" else nullcontext(sys.stdin.buffer)  # noqa: SIM115
     with opened as file:
-        start: bytes = file.read(WHOLE)
+        start: bytes = file.read(WHOLE) + file.readline(WHOLE)
         if b"\0" in start:
             name = "standard input" if source == "-" else source
             raise UsageError(f"{name} is not a text; pass the output or the log as text")
         if len(start) < WHOLE:
             return start.decode("utf-8", "replace")
-        rest = iter(partial(file.readline, WHOLE), b"")
-        head = start.splitlines(keepends=True)
-        lines = chain(head[:-1], [head[-1] + file.readline(WHOLE)], rest)
+        lines = chain(start.splitlines(), iter(partial(file.readline, WHOLE), b""))
         return "\n".join(error_lines(line.decode("utf-8", "replace") for line in lines))
 
 

@@ -48,24 +48,22 @@ class Action:
         masked = mask_particulars(_FOLDER.sub("", self.text))
         return digest_of("action", f"{self.tool} {' '.join(masked.split())}")
 
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """The digests of the whole action and of its parts, without repetitions."""
-        return tuple(dict.fromkeys((self.whole, *self._pairs().values())))
+    def digests(self, error: str = "") -> tuple[str, ...]:
+        """Return the digests of the whole action and of its parts, without repetitions.
 
-    def digests_of(self, error: str) -> tuple[str, ...]:
-        """Return the digests under which the action is stored when it failed with `error`."""
-        quoted = (next(filter(None, found)).lower() for found in _QUOTED.findall(error))
-        names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
-        pairs = self._pairs()
-        found = ([digest for pair, digest in pairs.items() if pair[1] == name] for name in names)
-        return tuple(dict.fromkeys((self.whole, *next(filter(None, found), ()))))
-
-    def _pairs(self) -> dict[tuple[str, str], str]:
+        Of an action that failed with `error`, only the part that the error quotes is returned.
+        """
         words = ["", *(word.lower() for word in islice(_WORD.findall(self.text), MOST_PAIRS))]
-        return {
+        pairs = {
             pair: digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairwise(words)
         }
+        parts = list(pairs.values())
+        if error:
+            quoted = (next(filter(None, found)).lower() for found in _QUOTED.findall(error))
+            names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
+            found = ([part for pair, part in pairs.items() if pair[1] == name] for name in names)
+            parts = next(filter(None, found), [])
+        return tuple(dict.fromkeys((self.whole, *parts)))
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
@@ -112,9 +110,9 @@ class KnownFailure:
     """A failure of an action that has not worked since.
 
     `what` says what happened, and `fix` what mended it, or "". `trust` and `lesson_state` say how
-    sure the fix is, `runs` in how many runs the action failed, and `failed` when it failed last, in
-    seconds since 1970. `action` is the action as it failed then, and `state` the state in which it
-    failed. `lesson` is the id of the lesson. If `whole` is false, only a part of the action failed.
+    sure the fix is, `runs` in how many runs the action failed, `failed` when it failed last, in
+    seconds since 1970, and `state` in what state. `lesson` is the id of the lesson. If `whole` is
+    false, only a part of the action failed.
     """
 
     lesson: int
@@ -124,7 +122,6 @@ class KnownFailure:
     lesson_state: State
     runs: int
     failed: float
-    action: str
     state: str
     whole: bool
 

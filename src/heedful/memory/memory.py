@@ -42,20 +42,20 @@ from heedful.loop.record import LARGEST, Loop, check_integer, check_number, chec
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
-from heedful.store import actions as action_store
+from heedful.store import episodes as episode_store
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 _log = logging.getLogger("heedful")
 
 
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
-BRIEF = 10_000  # characters of a text that is one error or a few
+BRIEF = 10_000  # characters of a text that are compared as a whole
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
 Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
@@ -248,10 +248,7 @@ class Memory(Transfers):
         """
         records.check_texts(error_type=error_type, text=text)
         error_type, text = (error_type, text) if text else ("", error_type)
-        if len(text) <= BRIEF:
-            asked = _asked(error_type, text)
-        else:
-            asked = await asyncio.to_thread(_asked, error_type, text)
+        asked = await asyncio.to_thread(_asked, error_type, text)
         return await self.store.read(self.scope, pattern_store.find, *asked)
 
     async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
@@ -264,7 +261,7 @@ class Memory(Transfers):
         records.check_texts(tool=tool)
         if not isinstance(arguments, str | Mapping):
             raise InvalidInput("arguments", arguments, "a mapping, or the text of a command")
-        return await self.store.read(self.scope, action_store.before, action(tool, arguments))
+        return await self.store.read(self.scope, episode_store.failures_of, action(tool, arguments))
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
         """Return the merged and the separated patterns as plain data, each with the reason."""

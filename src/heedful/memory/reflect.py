@@ -34,7 +34,7 @@ from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store import actions, episodes, exposures, lessons, patterns
+from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Db, Store
 from heedful.traces.episode import LOOP, Episode, Limits
@@ -410,7 +410,7 @@ def _record(
     """Write the lessons of an episode; a strategy supersedes older ones that are worth less."""
     answers = episodes.record_lessons(db, scope, digest, made, **limits)
     about = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
-    actions.record(db, scope, made[0].source, about)
+    episodes.record_steps(db, scope, made[0].source, about)
     new = {answer.id for answer, one in zip(answers, made, strict=True) if one.kind == "strategy"}
     rows = lessons.of_failure(db, scope, made[0].signature.digest)
     live = {row["id"]: row for row in rows if row["kind"] == "strategy" and row["state"] in LIVE}

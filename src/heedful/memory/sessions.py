@@ -25,11 +25,11 @@ from heedful.loop.record import clean
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import redact
-from heedful.store import actions, episodes
+from heedful.store import episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import Episode, Event, failure
-from heedful.traces.errors import error_lines
+from heedful.traces.signals import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
@@ -148,7 +148,7 @@ def _record(
     ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
     if ids:
         about = [replace(step, lesson=ids.get(mark, 0)) for step, mark in steps]
-        actions.record(db, scope, made[0].source, about)
+        episodes.record_steps(db, scope, made[0].source, about)
     return stored
 
 

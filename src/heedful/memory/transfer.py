@@ -78,8 +78,9 @@ class Transfers:
         """Write all lessons, as of one moment, to a path or an open binary file.
 
         A path is written completely or not at all; an existing file is replaced only with `force`.
-        The file has no vectors; `reembed` computes them. It has no exposures and outcomes either:
-        `heedful db copy` moves them, and with them the proof. Raises InvalidInput, StoreError.
+        The file has no vectors; `reembed` computes them. It has no exposures, outcomes and actions
+        either: `heedful db copy` moves them, and with them the proof. Raises InvalidInput,
+        StoreError.
         """
         if isinstance(file, str | os.PathLike):
             with _replace(Path(file), force) as out:

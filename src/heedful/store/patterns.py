@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
@@ -39,6 +39,7 @@ KEPT = 32
 LESSONS = 50
 ERRORS = 5  # errors in the answer about a text with many
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_TYPE = re.compile(r"\w(?:error|exception)$").search  # as many languages name types of errors
 Plain = dict[str, Any]
 
 
@@ -121,16 +122,11 @@ def _find_lines(
         *_, (own, _) = untitled(row["pattern"])
         here, there = {whole.error_type.lower(), *titles}, {row["error_type"].lower(), *own}
         many = len(_WORD.findall(MASK.sub(" ", words))) >= WORDS
-        if here & there - {""} or (many and not (_types(here) and _types(there))):
+        if here & there - {""} or (many and not (any(map(_TYPE, here)) and any(map(_TYPE, there)))):
             name = Signature("", row["pattern"], row["signature"], row["error_type"])
             matches.setdefault(row["signature"], (at, name))
     first = sorted(matches.values(), key=lambda match: match[0])[:ERRORS]
     return [(lines[at][0], seen(db, scope, name), name.digest) for at, name in first]
-
-
-def _types(names: Iterable[str]) -> list[str]:
-    """Return the names that are types of errors, as many languages name them."""
-    return [name for name in names if re.search(r"\w(?:error|exception)$", name)]
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:

@@ -4,8 +4,8 @@ An export is a stream of the records below. They name a lesson by kind and signa
 differ between databases. Examples and sightings list all sources that they derive from, so that a
 source can be revoked after an import too. Importing a record twice changes nothing. An unknown time
 is 0; the store keeps the time of the import instead. Exposures and outcomes, from which the proof
-is computed, are not exported: a copy moves them. It holds every row of every scope, is one
-transaction, and every row is read again and compared.
+is computed, and the actions of agents are not exported: a copy moves them. It holds every row of
+every scope, is one transaction, and every row is read again and compared.
 """
 
 from __future__ import annotations
@@ -170,19 +170,6 @@ class LinkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRecord:
-    """A failed action, or a part of it, by digest; `worked` is when it worked later, or 0."""
-
-    type: Literal["action"] = "action"
-    lesson: Name
-    digest: Mark
-    source: str
-    record: Mapping[str, Any]
-    failed: Time
-    worked: Time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The last line of an export: the number of lines before it, and their SHA-256."""
 
@@ -198,13 +185,12 @@ Record = (
     | SightingRecord
     | RulingRecord
     | LinkRecord
-    | ActionRecord
     | End
 )
 R = TypeVar("R", bound=Record)
 
 
-EXPORTED = (RulingRecord, LinkRecord, ActionRecord)
+EXPORTED = (RulingRecord, LinkRecord)
 
 
 def encode(record: Record) -> bytes:
@@ -412,14 +398,6 @@ class _Import:
         source = "" if self._by else self._source
         values = {**self._key, **asdict(record), "source": source}
         return bool(self._db.run("import_link", values).rowcount)
-
-    def _action(self, record: ActionRecord) -> bool:
-        if (lesson := self._find(record.lesson)) is None:
-            return False
-        named = {"source": storable(record.source), "record": json.dumps(record.record)}
-        times = {"failed": record.failed, "worked": record.worked}
-        key = {**key_of(self._scope), "digest": record.digest, "reflection": lesson["id"]}
-        return bool(self._db.insert("action", {**key, **named, **times}, SKIP).rowcount)
 
     def _find(self, lesson: str) -> Row | None:
         kind, _, signature = lesson.partition("/")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -80,10 +80,28 @@ _WHY = re.compile(
     re.IGNORECASE,
 )
 _PLACED = re.compile(r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE)
-_PROGRAM = re.compile(r"[a-z][\w.+-]{0,20}: \S")
+_PROGRAM = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
 _WORDED = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
 )
+# The shapes of an error line in what a command wrote, the most telling first.
+_SHAPES = (
+    re.compile(
+        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
+    ),
+    _PROGRAM,
+    re.compile(r"\A[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
+    re.compile(r"\A(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
+    re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
+    _WORDED,
+)
+# What tools write before a line: marks, and the time in a log.
+_MARK = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
+_TIME = re.compile(r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+")
+_BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
+# Error lines of one text, and characters of a line.
+MOST, LONGEST = 200, 1_000
+SHORT = 40  # in a text with fewer lines, every line may be the error
 # A longer line is worse than one that can be quoted whole.
 LINE = 200
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
@@ -205,6 +223,41 @@ def error_line(failure: str) -> str:
     """Return the line that names a failure: the last line of a traceback, or an error line."""
     lines, at = _find_error(failure)
     return lines[at].strip()[:400]
+
+
+def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
+    """Return the error lines of a text, the most telling first; of a short text, then the `others`.
+
+    Lines that differ only in digits count once. Of more than `MOST` error lines, the first and the
+    last ones are returned. Takes one pass, and memory for `MOST` lines.
+
+    >>> error_lines(["Traceback (most recent call last):", "  f()", "KeyError: 'a'", "done"])[0]
+    "KeyError: 'a'"
+    """
+    ranks: list[dict[str, str]] = [{} for _ in range(len(_SHAPES) + 1)]
+    start, trace = list[str](), False
+    for raw in lines:
+        if raw.lstrip().startswith("Traceback ("):
+            trace = True
+        elif (line := _stripped(raw)) and not _BANNER.match(line):
+            inside = raw[0].isspace()
+            shapes = (n for n, shape in enumerate(_SHAPES, 1) if shape.search(line))
+            rank = 0 if trace and not inside else next(shapes, None)
+            trace = trace and inside
+            start += [line] if len(start) <= SHORT else []
+            if rank is not None:
+                found = ranks[rank]
+                found.setdefault(re.sub(r"\d+", "0", line), line)
+                if len(found) > MOST:  # the first half stays, of the other half the oldest goes
+                    del found[list(found)[MOST // 2]]
+    lines = [line for found in ranks for line in found.values()][:MOST]
+    if 0 < len(start) <= SHORT:
+        lines = [_stripped(error_line("\n".join(start))), *lines, *(start if others else ())]
+    return list(dict.fromkeys(filter(None, lines)))
+
+
+def _stripped(line: str) -> str:
+    return _TIME.sub("", _MARK.sub("", line[:LONGEST])).rstrip()
 
 
 def error_text(failure: str, most: int = LINE) -> str:

@@ -86,3 +86,46 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 
 -- name: raise_importance
 update reflection set importance = max(importance, :least) where id = :id;
+
+-- name: actions_worked
+update action set worked = :now
+where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and worked < failed;
+
+-- name: insert_action
+insert into action (tenant, project, digest, reflection, source, state, failed, worked)
+values (:tenant, :project, :digest, :reflection, :source, :state, :failed, :worked)
+on conflict (tenant, project, digest, reflection, source) do update
+set state = excluded.state, failed = excluded.failed, worked = excluded.worked;
+
+-- name: failed_actions
+-- The lessons about an action, or a part of it, that has not worked since; :whole is the digest of the whole action.
+with newest as (
+  select digest, reflection, state, failed from action
+  where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and worked < failed
+  order by failed desc limit :read
+), counted as (
+  select reflection, digest, count(*) as runs, max(failed) as failed from newest group by reflection, digest
+)
+select reflection as id, max(case when digest = :whole then 1 else 0 end) as whole, max(runs) as runs,
+       max(failed) as failed, (
+         select n.state from newest n where n.reflection = counted.reflection order by n.failed desc limit 1) as state
+from counted group by reflection
+having max(case when digest = :whole then 1 else 0 end) = 1 or max(runs) >= :least
+order by whole desc, runs desc, id desc limit :limit;
+
+-- name: lesson_and_rules
+-- The lesson, or else the lesson that it became, and the rules of both; the newest rule is last.
+with named (name) as (
+  select kind || '/' || signature from reflection where id = :id
+  union select k.parent from link k join reflection l on k.child = l.kind || '/' || l.signature
+  where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
+)
+select id, kind || '/' || signature in (select name from named) as own, text, state, trust,
+       case when state = 'quarantined' or trust in ('tool', 'external') then author else 0 end as entry
+from reflection
+where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
+  select substr(name, instr(name, '/') + 1) from named
+  union select substr(k.child, length('strategy/') + 1) from link k
+  where k.tenant = :tenant and k.project = :project and k.relation = 'strategy' and k.parent in (select name from named)
+)
+order by own, id;

@@ -284,14 +284,14 @@ create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
 -- An action of an agent that failed, or a part of it, by `digest`: the lesson about the failure, and in `source` the run.
--- It `worked` again at a later time than it `failed`, or 0. `record` is JSON: the action as it was, and its state.
+-- It `worked` again at a later time than it `failed`, or 0. `state` is the state in which it failed.
 create table action (
   tenant text not null,
   project text not null,
   digest text not null,
   reflection integer not null references reflection (id) on delete cascade,
   source text not null,
-  record text not null,
+  state text not null,
   failed real not null,
   worked real not null default 0,
   primary key (tenant, project, digest, reflection, source)

@@ -58,7 +58,3 @@ where (:source = '' or 2 = (
         select 1 from link
         where tenant = :tenant and project = :project and child = :child and relation = 'became'))
 on conflict do nothing;
-
--- name: export_actions
-select l.kind || '/' || l.signature as lesson, a.digest, a.source, a.record, a.failed, a.worked
-from action a join reflection l on l.id = a.reflection where a.tenant = :tenant and a.project = :project;

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.traces.errors import MOST, SHORT, error_lines
+from heedful.traces.signals import MOST, SHORT, error_lines
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * SHORT)]
 LINES = [
