@@ -111,16 +111,6 @@ class RevocationResult:
     vectors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """What an operator says about a source; with `trust` None, an earlier statement is void."""
-
-    source: str
-    trust: Trust | None
-    by: str
-    why: str = ""
-
-
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest of these levels of trust. Raises InvalidInput.
 
