@@ -98,21 +98,16 @@ def learn_sessions(
         if not folder.exists():
             raise UsageError(f"{folder} does not exist; give folders or files of sessions")
     values, report = config.settings(), Report()
-    rest = "stopped; what was learnt is kept, the same command does the rest"
+    stopped = "stopped; what was learnt is kept, the same command does the rest"
     with Progress() as progress:
-        output.drive(_learn(folders, values, report, progress), lambda: rest)
+        output.drive(_learn(folders, values, report, progress), lambda: stopped)
     return _answer(report)
 
 
 def _files(folders: Sequence[Path]) -> list[Path]:
     """Return the files of sessions, oldest first, so that they are learnt in their order."""
-    found: dict[Path, float] = {}
-    for folder in folders:
-        inner = (file for form in FILES for file in folder.rglob(form)) if folder.is_dir() else ()
-        for file in inner if folder.is_dir() else (folder,):
-            if file.is_file():
-                found[file] = file.stat().st_mtime
-    return sorted(found, key=lambda file: (found[file], str(file)))
+    found = {*folders, *(file for one in folders for form in FILES for file in one.rglob(form))}
+    return sorted(filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file)))
 
 
 async def _learn(
