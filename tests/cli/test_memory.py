@@ -262,10 +262,10 @@ def test_trust_is_stated_listed_and_taken_back(session, desk):
     session(
         ("trust set program:pytest measured --by ann --why ours", 0, "program:pytest is trusted"),
         ("trust set user operator --waiting", 0, "0 texts released"),
-        ("trust list", 0, "measured", "ours", "tool", "settings"),
+        ("trust list", 0, "measured", "tool"),
         ("trust unset user --by ann", 0, "nothing is stated of user"),
         ("trust list --json", 0, '"trust": "model"', '!"source": "user"'),
-        ("quarantine log", 0, "program:pytest measured"),
+        ("quarantine log", 0, "program:pytest measured", "ours"),
         ("trust set network operator", 2, "network"),
         ("trust set user high", 2, "high"),
     )

@@ -25,14 +25,10 @@ def lines(folder: Path, id: str) -> str:
         part = {"type": "tool_result", "tool_use_id": n, "content": text, "is_error": failed}
         return entry("user", part)
 
-    made = (
-        entry("user", {"type": "text", "text": "Run the tests."}),
-        call("1", "npm test"),
-        result("1", "npm ERR! Missing script", True),
-        call("2", "pnpm test"),
-        result("2", "12 passed", False),
-    )
-    return "\n".join(made) + "\n"
+    asked = entry("user", {"type": "text", "text": "Run the tests."})
+    failed = call("1", "npm test"), result("1", "npm ERR! Missing script", True)
+    worked = call("2", "pnpm test"), result("2", "12 passed", False)
+    return "\n".join((asked, *failed, *worked, ""))
 
 
 def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):

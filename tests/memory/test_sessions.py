@@ -9,7 +9,6 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.memory.sessions import mistakes
 from heedful.traces.episode import Episode, Event
 
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
@@ -43,6 +42,11 @@ LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
 
 
+@pytest.fixture
+def memory(store):
+    return heedful.Memory(store, trust=OWN)
+
+
 @pytest.mark.parametrize(
     ("steps", "errors", "mends", "vain", "work"),
     [
@@ -63,10 +67,10 @@ PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
         ([PASSED, step("Bash", "ls", "error.log")], [], [], 0, False),
     ],
 )  # fmt: skip
-def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
-    steps, errors, mends, vain, work
+async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
+    steps, errors, mends, vain, work, memory
 ):
-    found = mistakes(session(*steps))
+    found = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
     assert [one.errors[0] for one in found] == errors
     for one in found:
         assert len(one.mends) == len(mends)
@@ -75,8 +79,7 @@ def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert (len(one.vain), one.work) == (vain, work)
 
 
-async def test_a_session_is_learnt_once_and_found_by_error_and_by_action():
-    memory = heedful.Memory(":memory:", trust=OWN)
+async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
     first = session(FAILED, OTHER)
     [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
     assert (lesson.trust, lesson.seen) == ("measured", 1)
@@ -90,16 +93,13 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action():
     assert "pnpm test" in found.lessons[0]["text"]
     assert "pnpm test" in str(await memory.before("Bash", {"command": "npm test"}))
     assert not await memory.before("Bash", {"command": "pnpm test"})
-    await memory.store.close()
 
 
-async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back():
-    memory = heedful.Memory(":memory:", trust=OWN)
+async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory):
     for times in (0, 1):
         one = session(BROKEN, edit("x", "y"), PASSED, id=f"s{times}")
         await heedful.learn_session(one, memory=memory)
         assert len(await memory.recall("NameError: name 'x' is not defined")) == times
-    await memory.store.close()
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,10 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back():
         ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["candidate"]),
     ],
 )  # fmt: skip
-async def test_a_lesson_is_trusted_like_its_least_source(steps, said, trust, states):
-    memory = heedful.Memory(":memory:", trust=trust)
-    made = await heedful.learn_session(session(*steps, said=said), memory=memory)
+async def test_a_lesson_is_trusted_like_its_least_source(memory, steps, said, trust, states):
+    stating = heedful.Memory(memory.store, trust=trust)
+    made = await heedful.learn_session(session(*steps, said=said), memory=stating)
     assert [one.state for one in made.stored.values()] == states
-    await memory.store.close()
 
 
 async def test_only_an_episode_is_learnt():

@@ -167,12 +167,7 @@ async def test_many_at_once_stay_within_the_quota(store):
 async def test_an_operator_states_trust_by_source_on_record(memory):
     def text(task: str, *sources: str, source: str = "episode:a") -> Reflection:
         mark, about = signature("", task), Example(task, "")
-        held: dict[str, Any] = {
-            "state": "quarantined",
-            "trust": "tool",
-            "source": source,
-            "sources": sources,
-        }
+        held: Any = {"state": "quarantined", "trust": "tool", "source": source, "sources": sources}
         return Reflection("error", mark, "", f"{task}: do y", task, example=about, **held)
 
     both_sources = await memory.keep(text("pot", "program:pytest", "user"))

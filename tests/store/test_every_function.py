@@ -29,7 +29,6 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import prove_cases
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import Statement
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
@@ -144,8 +143,8 @@ async def of_lessons(story: Story) -> None:
     # In quarantine: seen, released, revoked.
     [held] = await read(lessons.quarantined, None)
     assert (await read(lessons.provenance, held)).sources == ("page",)
-    assert await write(lessons.state_trust, Statement("tool", "model", "ada"), {}) == []
-    assert (await read(lessons.statements))["tool"]["trust"] == "model"
+    assert await write(lessons.state_trust, "tool", "model", "ada", "", {}) == []
+    assert await read(lessons.statements) == {"tool": "model"}
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.

@@ -24,7 +24,7 @@ from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import SOURCES, QuarantinedLesson, check_statement
+from heedful.lessons.trust import SOURCES, QuarantinedLesson
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
@@ -32,7 +32,6 @@ from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.pages.plot import forest
 from heedful.store import episodes, exposures
-from heedful.store.lessons import statements
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -145,7 +144,7 @@ def list_rulings(limit: Limit = 50) -> int:
 
 
 trusts: Typer = group("State how far programs, tools and the user are trusted.")
-STATED = columns("source trust by why at")
+STATED = columns("source trust")
 Source = Annotated[str, Argument(help=f"{SOURCES}.")]
 Whom = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
 Waiting = Option("--waiting", help="Also release what waits and depends on no other source.")
@@ -153,17 +152,11 @@ Waiting = Option("--waiting", help="Also release what waits and depends on no ot
 
 @trusts.command("list")
 def list_trust() -> int:
-    """List the trust of sources; a later statement counts more than the settings."""
-    configured = config.settings().trust
-
-    async def read(memory: Memory) -> list[Mapping[str, Any]]:
-        stated = await memory.store.read(memory.scope, statements)
-        given = {"by": "settings", "why": "", "at": ""}
-        left = {name: trust for name, trust in configured.items() if name not in stated}
-        return [*stated.values(), *({"source": n, "trust": t, **given} for n, t in left.items())]
-
+    """List the trust of sources, of the settings too; `quarantine log` has by whom and why."""
+    stated = ask(lambda memory: memory.stated_trust(), new=True)
+    rows = [{"source": source, "trust": trust} for source, trust in stated.items()]
     empty = "nothing is stated: texts of tools and users wait in quarantine"
-    return emit(ask(read, new=True), STATED, key="trust", text=2, empty=empty)
+    return emit(rows, STATED, key="trust", text=2, empty=empty, then=following("quarantine", "log"))
 
 
 @trusts.command("set")
@@ -175,7 +168,6 @@ def set_trust(
     waiting: Annotated[bool, Waiting] = False,
 ) -> int:
     """State how far a source is trusted from now on. What comes from the network always waits."""
-    check_statement(source, trust)
     return _state(source, trust, by, why, waiting)
 
 
@@ -186,14 +178,12 @@ def unset_trust(source: Source, by: Whom = "", why: Why = "") -> int:
 
 
 def _state(source: str, trust: Any, by: str, why: str, waiting: bool = False) -> int:
-    by = by or getuser()
-    options: Any = {"by": by, "why": why, "waiting": waiting}
+    options: Any = {"by": by or getuser(), "why": why, "waiting": waiting}
     released = ask(lambda memory: memory.set_trust(source, trust, **options), new=True)
     words = f"{source} is trusted as {trust}" if trust else f"nothing is stated of {source} now"
-    then = following("quarantine", "list") if trust and not waiting else following("trust", "list")
-    record = {"source": source, "trust": trust, "by": by, "why": why, "released": released}
     more = f"; {counted(len(released), 'text')} released" if waiting else ""
-    return answer(record, words + more, then)
+    record = {"source": source, "trust": trust, "released": released}
+    return answer(record, words + more, following("trust", "list"))
 
 
 dreams: Typer = Typer(add_completion=False, **PLAIN)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -37,20 +38,14 @@ WHOLE = Limits(content=4_000_000)
 
 @dataclass
 class Failure:
-    """A failure of the sessions: how often it came back, its cost in actions, and its mend."""
+    """A failure: in how many sessions it came back, its cost in actions, and its mend."""
 
     error: str
-    names: set[str] = field(default_factory=set)
-    seen: int = 0
+    sessions: int = 0
     actions: int = 0
     mended: str = ""
     lesson: int = 0
     state: str = ""
-
-    @property
-    def sessions(self) -> int:
-        """The number of sessions with this failure, in all that was ever read."""
-        return max(self.seen, len(self.names))
 
 
 @dataclass
@@ -60,29 +55,27 @@ class Report:
     files: int = 0
     sessions: int = 0
     known: int = 0
-    corrections: dict[str, int] = field(default_factory=dict)  # how often each was said
-    problems: list[str] = field(default_factory=list)
-    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
-    waiting: dict[str, set[int]] = field(default_factory=dict)
     forgotten: int = 0
+    corrections: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    waiting: dict[str, set[int]] = field(default_factory=dict)
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
 
-    def add(self, db: str, name: str, made: Learned) -> None:
-        """Add what the session `name` taught the memory `db`."""
+    def add(self, db: str, made: Learned) -> None:
+        """Add what a session taught the memory `db`."""
         self.sessions += 1
         self.known += made.again
-        for said in made.corrections:
-            self.corrections[said] = self.corrections.get(said, 0) + 1
+        self.corrections += made.corrections
         if held := {one.entry for one in made.stored.values() if one.entry}:
-            self.waiting[db] = self.waiting.get(db, set()) | held
+            self.waiting.setdefault(db, set()).update(held)
         for mistake in made.mistakes:
             for error in mistake.errors:
                 mark = signature("", error).digest
                 one = self.failures.setdefault((db, mark), Failure(error))
-                one.actions += mistake.steps * (name not in one.names)
-                one.names.add(name)
+                one.actions += mistake.steps
                 one.mended = one.mended or "\n".join(mistake.mends)
-                if known := made.stored.get(mark):
-                    one.lesson, one.state, one.seen = known.id, known.state, known.seen
+                if known := made.stored.get(mark):  # counts the sessions that were ever read
+                    one.sessions, one.lesson, one.state = known.seen, known.id, known.state
 
 
 SHOWN = columns(
@@ -105,21 +98,16 @@ def learn_sessions(
         if not folder.exists():
             raise UsageError(f"{folder} does not exist; give folders or files of sessions")
     values, report = config.settings(), Report()
-    rest = "stopped; what was learnt is kept, the same command does the rest"
+    stopped = "stopped; what was learnt is kept, the same command does the rest"
     with Progress() as progress:
-        output.drive(_learn(folders, values, report, progress), lambda: rest)
+        output.drive(_learn(folders, values, report, progress), lambda: stopped)
     return _answer(report)
 
 
 def _files(folders: Sequence[Path]) -> list[Path]:
     """Return the files of sessions, oldest first, so that they are learnt in their order."""
-    found: dict[Path, float] = {}
-    for folder in folders:
-        inner = (file for form in FILES for file in folder.rglob(form)) if folder.is_dir() else ()
-        for file in inner if folder.is_dir() else (folder,):
-            if file.is_file():
-                found[file] = file.stat().st_mtime
-    return sorted(found, key=lambda file: (found[file], str(file)))
+    found = {*folders, *(file for one in folders for form in FILES for file in one.rglob(form))}
+    return sorted(filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file)))
 
 
 async def _learn(
@@ -138,8 +126,6 @@ async def _learn(
                     stack.push_async_callback(store.close)
                     memories[db] = config.memory_of(values, store)
                 await _learn_file(file, memories[db], db, report)
-            except TraceFileError as error:
-                report.problems.append(str(error))
             except OSError as error:
                 report.problems.append(f"{file}: it cannot be read ({error.strerror})")
         unused = config.seconds("forget", values.forget) if values.forget else 0.0
@@ -154,37 +140,24 @@ def _database(file: Path, values: Settings) -> str:
     with file.open("rb") as opened:
         found = _FOLDER.search(opened.read(HEAD))
     root = config.repository(Path(found[1].decode("utf-8", "replace"))) if found else None
-    return str((root or config.own_folder()) / config.DATABASE)
+    return str((root or Path.home() / ".heedful") / config.DATABASE)
 
 
 async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> None:
     """Learn the sessions of a file; its digest is stored with the last one, so it is read once."""
-    digest = await asyncio.to_thread(_digest, file)
+    with file.open("rb") as opened:
+        digest = (await asyncio.to_thread(hashlib.file_digest, opened, "sha256")).hexdigest()
     if await memory.store.read(memory.scope, episodes.state, digest):
         report.sessions, report.known = report.sessions + 1, report.known + 1
         return
-    found, damage = await asyncio.to_thread(_read, file)
-    for episode in found:
-        last = digest if episode is found[-1] else ""
-        made = await learn_session(episode, memory=memory, digest=last)
-        report.add(db, episode.session or episode.id or str(file), made)
-    if damage is not None:
-        raise damage
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _read(file: Path) -> tuple[list[Episode], TraceFileError | None]:
-    """Return the sessions of a file, and the error that ends it early."""
     found: list[Episode] = []
     try:
-        found.extend(read(file, WHOLE))
-    except TraceFileError as error:
-        return found, error
-    return found, None
+        await asyncio.to_thread(lambda: found.extend(read(file, WHOLE)))
+    except TraceFileError as error:  # what stands before the damage is learnt
+        report.problems.append(str(error))
+    for episode in found:
+        last = digest if episode is found[-1] else ""
+        report.add(db, await learn_session(episode, memory=memory, digest=last))
 
 
 def _answer(report: Report) -> int:
@@ -193,8 +166,8 @@ def _answer(report: Report) -> int:
     words = f"{counted(report.sessions, 'session')} of {counted(report.files, 'file')}"
     words += f", {report.known} known before: {counted(len(ranked), 'failure')}, {again} came back"
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
-    said = sorted(report.corrections, key=lambda one: -report.corrections[one])
-    lines += [f"your correction: {clean(one, 200)}" for one in said[:PROBLEMS]]
+    said = Counter(report.corrections).most_common(PROBLEMS)
+    lines += [f"your correction: {clean(one, 200)}" for one, _ in said]
     lines.append(words)
     if report.forgotten:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
@@ -203,12 +176,8 @@ def _answer(report: Report) -> int:
         for source, trust in (("user", "operator"), ("tool", "measured")):
             stated = "trust", "set", source, trust, "--waiting", "--db", db
             lines.append(f"  heedful {shlex.join(stated)}")
-    names = "files sessions known corrections problems forgotten"
-    record = {name: getattr(report, name) for name in names.split()}
-    record["waiting"] = {db: sorted(held) for db, held in report.waiting.items()}
-    kept = "error sessions actions mended lesson state"
-    failures = [{name: getattr(one, name) for name in kept.split()} for one in ranked]
-    answer({**record, "failures": failures}, *lines)
+    waiting = {db: sorted(held) for db, held in report.waiting.items()}
+    answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():
         output.say(f"heedful: {problem}")
     return int(bool(report.problems))

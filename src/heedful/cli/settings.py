@@ -162,9 +162,7 @@ def _with_default_db(values: Settings) -> Settings:
 
 def states_db() -> bool:
     """Return True if an option, the environment or a file states the database."""
-    return any(
-        "db" in values for values in _places({"db": call().db} if call().db else {}).values()
-    )
+    return any("db" in values for values in _places({"db": call().db}).values())
 
 
 def repository(folder: Path) -> Path | None:
@@ -180,11 +178,6 @@ def repository(folder: Path) -> Path | None:
     return None
 
 
-def own_folder() -> Path:
-    """Return the folder of the user's own memory, for sessions outside of repositories."""
-    return Path.home() / ".heedful"
-
-
 def prepare(db: str) -> str:
     """Return the name of a database; of a new file, make its folder, and let git ignore it."""
     path = Path(db).absolute()
@@ -192,12 +185,10 @@ def prepare(db: str) -> str:
         return db
     path.parent.mkdir(parents=True, exist_ok=True)
     if (path.parent / ".git").is_dir():
-        ignored, line = path.parent / ".git" / "info" / "exclude", f"/{path.name}*"
-        known = ignored.read_text(encoding="utf-8") if ignored.exists() else ""
-        if line not in known.splitlines():
-            ignored.parent.mkdir(exist_ok=True)
-            end = "" if known.endswith("\n") or not known else "\n"
-            ignored.write_text(f"{known}{end}{line}\n", encoding="utf-8")
+        ignored = path.parent / ".git" / "info" / "exclude"
+        ignored.parent.mkdir(exist_ok=True)
+        with ignored.open("a", encoding="utf-8") as file:
+            file.write(f"\n/{path.name}*\n")
     return db
 
 

@@ -111,16 +111,6 @@ class RevocationResult:
     vectors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """What an operator says about a source; with `trust` None, an earlier statement is void."""
-
-    source: str
-    trust: Trust | None
-    by: str
-    why: str = ""
-
-
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest of these levels of trust. Raises InvalidInput.
 
@@ -151,8 +141,8 @@ def clip_reflection(one: Reflection) -> Reflection:
     """Return the reflection with example, context, error type and the first `TAGS` tags clipped."""
     example = one.example
     if example is not None:
-        values = {part.name: getattr(example, part.name) for part in fields(example)}
-        texts: dict[str, Any] = {n: clip(v) for n, v in values.items() if isinstance(v, str)}
+        values = ((part.name, getattr(example, part.name)) for part in fields(example))
+        texts: dict[str, Any] = {name: clip(v) for name, v in values if isinstance(v, str)}
         example = replace(example, **texts)
     tags = tuple(clip(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
     kind, context = clip(one.error_type), clip(one.context)

@@ -37,7 +37,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult, Statement, check_statement
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
@@ -219,8 +219,7 @@ class Memory(Transfers):
 
     async def stated_trust(self) -> Mapping[str, Trust]:
         """Return the trust of sources: as `set_trust` states it, or else as this memory has it."""
-        stated = await self.store.read(self.scope, lesson_store.statements)
-        return {**self.trust, **{source: one["trust"] for source, one in stated.items()}}
+        return {**self.trust, **await self.store.read(self.scope, lesson_store.statements)}
 
     async def set_trust(
         self, source: str, trust: Trust | None, *, by: str, why: str = "", waiting: bool = False
@@ -232,11 +231,10 @@ class Memory(Transfers):
         released if it depends on no other untrusted source. Returns the ids of what is released.
         What comes from the network is always quarantined. Raises InvalidInput.
         """
-        check_statement(source, trust or "tool")
+        check_statement(source, "tool" if trust is None else trust)
         records.check_actor(by, why)
-        said = Statement(source, trust, by, why)
-        others = self.trust if waiting else None
-        return await self.store.write(self.scope, lesson_store.state_trust, said, others)
+        said = source, trust, by, why, self.trust if waiting else None
+        return await self.store.write(self.scope, lesson_store.state_trust, *said)
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, with what mended it.

@@ -41,7 +41,7 @@ from heedful.traces.episode import LOOP, Episode, Limits
 from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
 from heedful.traces.reading import read
-from heedful.traces.signals import Course, Signal, error_line
+from heedful.traces.signals import Course, Signal, error_line, given_to
 
 _log = logging.getLogger("heedful")
 # The events stored of an episode that waits.
@@ -352,21 +352,22 @@ class _Reflector:
         return Reflected(reflection, strategy, *found, steps=steps)
 
 
-def steps_of(run: Course, failed: Collection[int]) -> tuple[Step, ...]:
-    """Return the steps of a run that have a result; `failed` are positions of failed calls.
+def steps_of(
+    run: Course, failed: Collection[int] = (), errors: Mapping[int, str] | None = None
+) -> tuple[Step, ...]:
+    """Return the steps of a run that have a result.
 
-    These have 1 as their `lesson`, to be replaced by the id of the lesson about them.
+    Those of the `failed` calls have 1 as their `lesson`, to be replaced by the id of the lesson
+    about them. `errors` are the errors by call, by default the first lines of what failed.
     """
     steps, before = list[Step](), ""
     for at, event in enumerate(run.events):
-        result = run.result[at]
-        if event.type != "tool_call" or not event.tool or result is None:
-            continue
-        given = event.content if event.arguments is None else event.arguments
-        error, acted = run.failure[at] or run.failure[result], action(event.tool, given)
-        said = error_line(error) if error else ""
-        steps.append(Step(acted, said, int(bool(error) and at in failed), before))
-        before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
+        if event.type == "tool_call" and event.tool and (result := run.result[at]):
+            acted = action(event.tool, given_to(event))
+            text = run.failure[at] or run.failure[result]
+            error = (text and error_line(text)) if errors is None else errors.get(at, "")
+            steps.append(Step(acted, error, int(at in failed), before))
+            before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
     return tuple(steps)
 
 

@@ -6,29 +6,25 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
+from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import Step, action, command_of
+from heedful.lessons.action import Step, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    initial_state,
-    lowest_trust,
-    programs,
-    source_trust,
-)
-from heedful.loop.record import clean
+from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
+from heedful.memory.reflect import steps_of
 from heedful.redact import redact
 from heedful.store import episodes
 from heedful.store.store import Db, Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Episode, Event, failure
+from heedful.traces.episode import Ended, Episode, Event, failure
 from heedful.traces.signals import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
@@ -40,7 +36,6 @@ AHEAD = 20
 VAIN = 3
 SAME_FILE = 0.5  # the least likeness of two calls about one file
 LINES = 5  # errors of one failed call
-STATE = 160  # characters of the step before a failed step
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
 WORK, KNOWN = 0.5, 0.7
@@ -65,18 +60,21 @@ class Mistake:
     `call` is the action in words, and `errors` are the lines that name its errors. `vain` are the
     actions that were tried without effect. `mends` are the edits, or the other call, that put it
     right, whole; empty if nothing did. `steps` is how many actions it took. `work` is true if edits
-    put it right: such a failure is often part of the work. `events` are the positions of the failed
-    calls and of the last event.
+    put it right: such a failure is often part of the work. `end` is the position of the last event.
     """
 
-    tool: str
     call: str
     errors: tuple[str, ...]
     vain: tuple[str, ...]
     mends: tuple[str, ...]
     steps: int
     work: bool
-    events: tuple[int, ...]
+    end: int
+
+    @property
+    def weight(self) -> float:
+        """The importance of its lessons until it comes back."""
+        return WORK if self.work or not self.mends else KNOWN
 
     @property
     def text(self) -> str:
@@ -93,12 +91,12 @@ class Mistake:
 class Learned:
     """What a session taught: its mistakes, the corrections of its user, and what was stored.
 
-    `stored` are the lessons by the digests of their signatures. `again` is true if nothing was
-    stored because this session was learnt before.
+    `stored` are the lessons by the digests of their signatures. `again` is true, and all else is
+    empty, if this session was learnt before.
     """
 
-    mistakes: tuple[Mistake, ...]
-    corrections: tuple[str, ...]
+    mistakes: tuple[Mistake, ...] = ()
+    corrections: tuple[str, ...] = ()
     stored: Mapping[str, Remembered] = field(default_factory=dict)
     again: bool = False
 
@@ -116,38 +114,29 @@ async def learn_session(
     if not isinstance(episode, Episode):
         raise InvalidInput("episode", episode, "an Episode")
     kept, digest = Memory.of(memory, None), digest or episode.digest
-    made = await asyncio.to_thread(_Session, episode)
-    found = Learned(made.mistakes, made.corrections)
     if await kept.store.read(kept.scope, episodes.state, digest):
-        return replace(found, again=True)
-    lessons, key = made.lessons(await kept.stated_trust()), (digest, episode, made.actions())
-    stored = await write_lessons(kept, lessons, _record, *key)
+        return Learned(again=True)
+    made = await asyncio.to_thread(_Session, episode)
+    lessons = made.lessons(await kept.stated_trust())
+    head = digest, episode.id, episode.session, episode.outcome
+    stored = await write_lessons(kept, lessons, _record, head, made.actions)
     marks = (one.signature.digest for one in lessons)
-    return replace(
-        found, stored=dict(zip(marks, stored, strict=False)), again=bool(lessons) and not stored
-    )
-
-
-def mistakes(episode: Episode) -> tuple[Mistake, ...]:
-    """Return the failed actions of a session with what put them right, in their order."""
-    return _Session(episode).mistakes
+    return Learned(made.mistakes, made.corrections, dict(zip(marks, stored, strict=False)))
 
 
 def _record(
     db: Db,
     scope: Scope,
-    digest: str,
-    episode: Episode,
-    steps: Sequence[tuple[Step, str]],
+    head: tuple[str, str, str, Ended],
+    steps: Sequence[Step],
     made: Sequence[Reflection],
     **limits: Any,
 ) -> list[Remembered]:
-    """Write the lessons and the actions of a session; `steps` have the digests of their lessons."""
-    head = episode.id, episode.session, episode.outcome
-    stored = episodes.record_session(db, scope, digest, *head, made, **limits)
+    """Write the lessons and the actions of a session."""
+    stored = episodes.record_session(db, scope, *head, made, **limits)
     ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
     if ids:
-        about = [replace(step, lesson=ids.get(mark, 0)) for step, mark in steps]
+        about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
         episodes.record_steps(db, scope, made[0].source, about)
     return stored
 
@@ -163,26 +152,31 @@ class _Session:
         # Where a format marks failures, a text that only begins like an error is none.
         marked = any(event.error for event in self.events if event.type == "tool_response")
         self.failed = [n for n in self.steps if self._failed(n, marked)]
-        self.worked = [n for n in self.steps if not trace.call_failed(run, n)]
-        self.edits = {n: text for n in self.worked if (text := edit_of(self.events[n]))}
-        self.good = frozenset(self.worked)
-        self.same: dict[tuple[str, str], list[int]] = {}
-        for n in self.worked:
-            self.same.setdefault(self._key(n), []).append(n)
+        self.good = frozenset(n for n in self.steps if not trace.call_failed(run, n))
+        self.edits = {n: t for n in self.steps if n in self.good and (t := edit_of(self.events[n]))}
+        self.keys = {n: self._key(n) for n in self.steps}
+        self.files = {n: _text(trace.given_to(self.events[n]), PATHS) for n in self.steps}
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
+        self.actions = steps_of(run, errors={n: next(self._errors(n)) for n in self.failed})
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
-        sources = (trace.sources_at(self.run, at) for at in range(len(self.events)))
-        known = list(accumulate(sources, lambda before, own: before | own))
+        sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
+        known = list(accumulate(sources_at, or_))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
+        # That a call worked after others had failed is a measured outcome.
+        told: list[tuple[str, str, frozenset[str], Trust, float]] = [
+            (error, each.text, known[each.end], "measured" if each.mends else "model", each.weight)
+            for each in self.mistakes
+            for error in each.errors
+        ]
+        told += ((one, one, frozenset({"user"}), "operator", KNOWN) for one in self.corrections)
         made: dict[str, Reflection] = {}
-
-        def add(error: str, text: str, sources: frozenset[str], own: Trust, weight: float) -> None:
+        for error, text, sources, own, weight in told:
             mark = signature("", error)
             trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
-            lesson = Reflection(
+            made[mark.digest] = made.get(mark.digest) or Reflection(
                 "reflection",
                 mark,
                 "",
@@ -194,36 +188,12 @@ class _Session:
                 source=f"episode:{session}"[:200],
                 sources=tuple(sorted(sources)),
             )
-            made.setdefault(mark.digest, lesson)
-
-        for each in self.mistakes:
-            weight = WORK if each.work or not each.mends else KNOWN
-            for error in each.errors:
-                # That a call worked after others had failed is a measured outcome.
-                own: Trust = "measured" if each.mends else "model"
-                add(error, each.text, known[each.events[-1]], own, weight)
-        for said in self.corrections:
-            add(said, said, frozenset({"user"}), "operator", KNOWN)
         return list(made.values())
 
-    def actions(self) -> list[tuple[Step, str]]:
-        """Return the steps for `Memory.before`, each with the digest of its lesson or ""."""
-        found, before = list[tuple[Step, str]](), ""
-        failed = set(self.failed)
-        for at in self.steps:
-            event = self.events[at]
-            acted = action(event.tool, trace.given_to(event))
-            said = next(iter(self._errors(at)), "error") if at in failed else ""
-            found.append((Step(acted, said, state=before), signature("", said).digest))
-            before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
-        return found
-
     def _failed(self, at: int, marked: bool) -> bool:
-        result = self.run.result[at]
-        if result is None or not trace.call_failed(self.run, at):
-            return False
-        event = self.events[result]
-        return not marked or failure(event) or bool(_BROKEN.search(event.content))
+        event = self.events[self.run.result[at] or at]
+        told = not marked or failure(event) or _BROKEN.search(event.content)
+        return bool(told) and trace.call_failed(self.run, at)
 
     def _key(self, at: int) -> tuple[str, str]:
         """Return what makes two calls the same: a command without what only shows its output."""
@@ -242,47 +212,46 @@ class _Session:
 
     def _errors(self, at: int) -> Iterator[str]:
         """Yield the lines that name the errors of a failed step."""
-        result = self.run.result[at]
-        text = self.run.failure[at] or self.run.failure[at if result is None else result]
+        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
         # An exit status names no error.
         lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
         yield from islice(map(redact, lines), LINES)
 
     def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
-        events, run = self.events, self.run
-        passed = next((n for n in self.same.get(self._key(at), ()) if n > at), None)
-        edits = [text for n, text in self.edits.items() if at < n < (passed or at)]
-        end, mends = passed, list(edits)
-        if edits and passed is not None and call_text(events[passed]) != call_text(events[at]):
-            mends.append(f"then {call_text(events[passed])} passed")
-        if not edits:
-            near = [n for n in self.steps if n > at][:AHEAD]
-            alike = {n: self._likeness(at, n) for n in near if not trace.call_failed(run, n)}
-            alike = {n: alike[n] for n in alike if alike[n] and self._key(n) != self._key(at)}
-            end = max(alike, key=lambda n: alike[n], default=passed)
-            # The first call that worked, and the one that is most like the failed one; and what
-            # was done with the same file before.
-            best = {next(iter(alike)), end} if alike and end is not None else set()
-            first = [
-                n for n in near if self._same_file(at, n) and n < (end or at) and n in self.good
-            ]
-            mends = [
-                self.edits.get(n) or call_text(events[n]) for n in sorted({*first[-VAIN:], *best})
-            ]
-        until = at if end is None else end
+        call, keys = call_text(self.events[at]), self.keys
+        later = (n for n in self.steps if n > at and n in self.good)
+        until = next((n for n in later if keys[n] == keys[at]), at)
+        mends = [text for n, text in self.edits.items() if at < n < until]
+        work = bool(mends)
+        if work and (passed := call_text(self.events[until])) != call:
+            mends.append(f"then {passed} passed")
+        if not work:
+            until, mends = self._other(at, until)
         again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
-        call = call_text(events[at])
-        vain = dict.fromkeys(text for n in again if (text := call_text(events[n])) != call)
+        vain = dict.fromkeys(text for n in again if (text := call_text(self.events[n])) != call)
         return Mistake(
-            events[at].tool,
             redact(call),
             errors,
             tuple(map(redact, list(vain)[-VAIN:])),
             tuple(map(redact, mends)),
             sum(at < n <= until for n in self.steps),
-            bool(edits),
-            (at, *again, run.result[until] or until),
+            work,
+            self.run.result[until] or until,
         )
+
+    def _other(self, at: int, until: int) -> tuple[int, list[str]]:
+        """Return the step that is another form of a failed one, or `until`, and what worked."""
+        near = [n for n in self.steps if n > at][:AHEAD]
+        near = [n for n in near if n in self.good]
+        alike = {n: self._likeness(at, n) for n in near if self.keys[n] != self.keys[at]}
+        alike = {n: share for n, share in alike.items() if share}
+        until = max(alike, key=lambda n: alike[n], default=until)
+        # The first call that worked, and the one that is most like the failed one; and what was
+        # done with the same file before.
+        best = {next(iter(alike)), until} if alike else set()
+        first = [n for n in near if n < until and self._same_file(at, n)]
+        told = sorted({*first[-VAIN:], *best})
+        return until, [self.edits.get(n) or call_text(self.events[n]) for n in told]
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
@@ -292,9 +261,7 @@ class _Session:
         return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
 
     def _same_file(self, at: int, other: int) -> bool:
-        given = (trace.given_to(self.events[n]) for n in (at, other))
-        files = [_first_text(each, PATHS) if isinstance(each, Mapping) else None for each in given]
-        return files[0] is not None and files[0] == files[1]
+        return self.files[at] is not None and self.files[at] == self.files[other]
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -332,19 +299,19 @@ def call_text(event: Event) -> str:
 def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if nothing."""
     given = trace.given_to(event)
-    if isinstance(given, str) or _PATCH in str(given.get("input", "")):
-        text = given if isinstance(given, str) else str(given["input"])
-        return text if _PATCH in text else ""
-    changes = given["edits"] if isinstance(given.get("edits"), list) else [given]
+    held = {"input": given} if isinstance(given, str) else given
+    if _PATCH in (patch := str(held.get("input", ""))):
+        return patch
     lines: list[str] = []
-    for change in changes:
-        one = change if isinstance(change, Mapping) else {}
-        old, new = (_first_text(one, names) for names in (REPLACED, WRITTEN))
+    for change in held["edits"] if isinstance(held.get("edits"), list) else [held]:
+        old, new = (_text(change, names) for names in (REPLACED, WRITTEN))
         if new is not None:
             texts = (old or "").splitlines(), new.splitlines()
             lines += [*difflib.unified_diff(*texts, n=1, lineterm="")][2:]
-    return "\n".join([f"edit {_first_text(given, PATHS)}:", *lines]) if lines else ""
+    return "\n".join([f"edit {_text(held, PATHS)}:", *lines]) if lines else ""
 
 
-def _first_text(given: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    return next((given[name] for name in names if isinstance(given.get(name), str)), None)
+def _text(given: Any, names: Sequence[str]) -> str | None:
+    """Return the first text that an object has under one of the names."""
+    held = given if isinstance(given, Mapping) else {}
+    return next((held[name] for name in names if isinstance(held.get(name), str)), None)

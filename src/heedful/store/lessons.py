@@ -508,29 +508,32 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
     )
 
 
-def statements(db: Db, scope: Scope) -> dict[str, Mapping[str, Any]]:
-    """Return the trust that operators state by source, with by whom, why and when."""
+def statements(db: Db, scope: Scope) -> dict[str, Trust]:
+    """Return the trust that operators state by source."""
     key = {**key_of(scope), "action": "trust"}
-    rows = db.select("subject as source, by, why, record, at", "ruling", key, "order by at, id")
-    last = {row["source"]: {**dict(row), **json.loads(row["record"])} for row in rows}
-    named = ("source", "trust", "by", "why", "at")
-    return {name: {n: one[n] for n in named} for name, one in last.items() if one["trust"]}
+    rows = db.select("subject, record", "ruling", key, "order by at, id")
+    last = {row["subject"]: json.loads(row["record"])["trust"] for row in rows}
+    return {source: trust for source, trust in last.items() if trust}
 
 
 def state_trust(
-    db: Db, scope: Scope, said: trusts.Statement, waiting: Mapping[str, Trust] | None
+    db: Db,
+    scope: Scope,
+    source: str,
+    trust: Trust | None,
+    by: str,
+    why: str,
+    waiting: Mapping[str, Trust] | None,
 ) -> list[int]:
     """Record the trust of a source. Return the ids of the examples that this releases.
 
     With `waiting`, the trust of other sources, releases each quarantined example that depends on
     this source, if no source of it is untrusted any more. It is trusted like the text of a model.
     """
-    source, by, why = said.source, said.by, said.why
-    rule(db, scope, "trust", source, by, why, time.time(), {"trust": said.trust or ""})
+    rule(db, scope, "trust", source, by, why, time.time(), {"trust": trust or ""})
     if waiting is None:
         return []
-    stated = {**waiting, **{name: one["trust"] for name, one in statements(db, scope).items()}}
-    released = []
+    stated, released = {**waiting, **statements(db, scope)}, list[int]()
     for one in quarantined(db, scope, None):
         rows = db.select("source", "origin", {"example": one.id})
         names = {row["source"] for row in rows if not row["source"].startswith("episode:")}

@@ -325,11 +325,9 @@ def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> li
         parts = objects(item.get("content"), "content")
         events = message_events(text_field(item, "role") or "user", parts, names)
         # The program itself writes these messages in the name of the user.
-        own = (each.type == "user_message" and each.content.startswith("<") for each in events)
-        return [
-            replace(each, type="system_event") if ours else each
-            for each, ours in zip(events, own, strict=True)
-        ]
+        own = [one.type == "user_message" and one.content.startswith("<") for one in events]
+        pairs = zip(events, own, strict=True)
+        return [replace(one, type="system_event") if ours else one for one, ours in pairs]
     if kind.endswith("_call_output"):
         data = json_data(item.get("output"))
         held = data if isinstance(data, Mapping) else {"output": data}
