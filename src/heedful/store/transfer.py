@@ -178,15 +178,7 @@ class End:
     sha256: str
 
 
-Record = (
-    Header
-    | LessonRecord
-    | ExampleRecord
-    | SightingRecord
-    | RulingRecord
-    | LinkRecord
-    | End
-)
+Record = Header | LessonRecord | ExampleRecord | SightingRecord | RulingRecord | LinkRecord | End
 R = TypeVar("R", bound=Record)
 
 
