@@ -144,7 +144,7 @@ def test_a_script_tells_itself(tmp_path: Path) -> None:
     assert said == [["False", "True"], ["True"]]
 
 
-def test_the_key_of_what_makes_candidates() -> None:
+def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     here = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
     bound = Agent.answer.__get__(object())
@@ -163,9 +163,9 @@ def test_the_key_of_what_makes_candidates() -> None:
     session: dict[str, Any] = {"__name__": "__main__"}
     exec(compile("def f(): ...", "<stdin>", "exec"), session)
     assert key_of(session["f"]) == ""
-    main = sys.modules["__main__"].__file__ or ""
-    exec(compile("def f(): ...", main, "exec"), session)
-    assert key_of(session["f"]).endswith(".f")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/tmp/ask.py", raising=False)
+    exec(compile("def f(): ...", "/tmp/ask.py", "exec"), session)
+    assert key_of(session["f"]) == "ask.f"
 
 
 @pytest.mark.parametrize("wrong", [7, "a\n", "x" * 201, "sk-proj-" + "a1B2" * 12])
