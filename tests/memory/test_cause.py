@@ -163,8 +163,9 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     session: dict[str, Any] = {"__name__": "__main__"}
     exec(compile("def f(): ...", "<stdin>", "exec"), session)
     assert key_of(session["f"]) == ""
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/tmp/ask.py", raising=False)
-    exec(compile("def f(): ...", "/tmp/ask.py", "exec"), session)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "ask.py", raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    exec(compile("def f(): ...", "ask.py", "exec"), session)
     assert key_of(session["f"]) == "ask.f"
 
 
