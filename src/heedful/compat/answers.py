@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
 from heedful.store.loops import BIAS
@@ -18,7 +18,28 @@ ENDED: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-T = TypeVar("T")
+# The fields of the answers, each of which is in `LoopView.facts` or added by its function.
+REFLECTION = (
+    "alignment_score drift_score summary_valid reflection_persona bias_echo repeated_tags "
+    "repetition_counts reflection_fatigue agent_results"
+).split()
+DECISION = (
+    "decision original_loop_id new_loop_id rerun_reason rerun_reason_detail rerun_trigger "
+    "rerun_number rerun_count max_reruns force_finalize overridden overridden_by"
+).split()
+STANDING = (
+    "loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue "
+    "fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger alignment_score "
+    "drift_score summary_valid reflection_persona"
+).split()
+LIMIT = "rerun_count max_reruns limit_reached force_finalize overridden overridden_by".split()
+TRACE = (
+    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
+    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
+    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
+    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
+    "reflection_persona"
+).split()
 
 
 class Record(Mapping[str, Any]):
@@ -67,10 +88,10 @@ class LoopView:
         self._following = following
         self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
-    def answer(self, shape: type[T], **more: Any) -> T:
-        """Return an instance of the dataclass `shape`, filled from the facts and from `more`."""
-        facts, names = self.facts | more, [field.name for field in fields(shape)]  # type: ignore[arg-type]
-        return shape(**{name: facts[name] for name in names})
+    def answer(self, fields: Iterable[str], **more: Any) -> dict[str, Any]:
+        """Return the facts with these names; those in `more` have priority."""
+        facts = self.facts | more
+        return {name: facts[name] for name in fields}
 
     def name(self, number: int) -> str:
         """Return the name of the attempt with this number."""
@@ -170,97 +191,3 @@ def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
         "trigger": "pessimist" if repeated else None,
         "action": "halt_loop" if repeated else None,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class LoopReflection:
-    """The scores, the repeated bias tags and the fatigue of a completion."""
-
-    alignment_score: float | None
-    drift_score: float | None
-    summary_valid: bool
-    reflection_persona: str | None
-    bias_echo: bool
-    repeated_tags: list[str]
-    repetition_counts: dict[str, int]
-    reflection_fatigue: float
-    agent_results: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionResult:
-    """Whether the loop runs again, the name of the rerun, and the reasons."""
-
-    decision: Literal["rerun", "finalize"]
-    original_loop_id: str
-    new_loop_id: str | None
-    rerun_reason: str | None
-    rerun_reason_detail: str | None
-    rerun_trigger: list[str]
-    rerun_number: int
-    rerun_count: int
-    max_reruns: int | None
-    force_finalize: bool
-    overridden: bool
-    overridden_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LoopDecision:
-    """The decision on a completion; a completion that is sent twice gets the latest decision."""
-
-    status: Literal["success"]
-    loop_id: str
-    reflection_result: LoopReflection
-    decision_result: DecisionResult
-    orchestrator_persona: str | None
-    timestamp: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoopStanding:
-    """The state of a loop under its guardrails."""
-
-    loop_id: str
-    rerun_count: int
-    max_reruns: int | None
-    rerun_limit_reached: bool
-    bias_echo: bool
-    reflection_fatigue: float
-    fatigue_threshold_exceeded: bool
-    force_finalize: bool
-    rerun_reason: str | None
-    rerun_trigger: list[str]
-    alignment_score: float | None
-    drift_score: float | None
-    summary_valid: bool
-    reflection_persona: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GuardrailsStatus:
-    """The answer of `get_guardrails_status`."""
-
-    status: Literal["success"]
-    guardrails_status: LoopStanding
-
-
-@dataclass(frozen=True, slots=True)
-class GuardrailsOverride:
-    """The answer of `override_guardrails`: the arguments of the override."""
-
-    status: Literal["success"]
-    loop_id: str
-    override_fatigue: bool
-    override_max_reruns: bool
-    overridden_by: str | None
-    override_reason: str | None
-
-
-TRACE = (
-    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
-    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
-    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
-    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
-    "reflection_persona"
-).split()

@@ -215,18 +215,15 @@ def judges_of(completion: Completion, judge: Model | None, goal: str) -> list[Ch
     summary, output = completion.summary, completion.output
     roles = [*missing, *[PESSIMIST] * (completion.bias_tags is None)]
     judges = [critic(role, judge, goal=goal if role == ALIGNMENT else "") for role in roles]
-    of_summary = [critic(SUMMARY, judge)] if summary is not None else []
 
-    async def reflection(candidate: Any, at: Context) -> record.Evaluation:
-        about = summary if output is None else output
-        judged = await evaluated(about, at, judges, None)
+    async def of_output(candidate: Any, at: Context) -> record.Evaluation:
+        return await evaluated(summary if output is None else output, at, judges, None)
+
+    async def of_summary(candidate: Any, at: Context) -> record.Evaluation:
         at = at if output is None else replace(at, data=output)
-        more = await evaluated(summary, at, of_summary, None)
-        findings, scores = (*judged.findings, *more.findings), {**judged.scores, **more.scores}
-        usage = judged.usage + more.usage
-        return replace(judged, findings=findings, scores=scores, usage=usage)
+        return await evaluated(summary, at, [critic(SUMMARY, judge)], None)
 
-    return [reflection]
+    return [of_output, *[of_summary] * (summary is not None)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,10 +407,15 @@ async def process_loop_completion(
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
-    reflected, decided = view.answer(answers.LoopReflection), view.answer(answers.DecisionResult)
-    persona = orchestrator_persona or reflected.reflection_persona
-    at = iso(view.decision.at if view.decision else view.stored.created)
-    return asdict(answers.LoopDecision("success", loop_id, reflected, decided, persona, at))
+    reflected = view.answer(answers.REFLECTION)
+    return {
+        "status": "success",
+        "loop_id": loop_id,
+        "reflection_result": reflected,
+        "decision_result": view.answer(answers.DECISION),
+        "orchestrator_persona": orchestrator_persona or reflected["reflection_persona"],
+        "timestamp": iso(view.decision.at if view.decision else view.stored.created),
+    }
 
 
 async def process_loop_reflection(
@@ -449,8 +451,8 @@ async def get_guardrails_status(
     loops = GuardedLoops.of(store)
     stored, _ = await loops.known(loop_id)
     view = await loops.view(stored.id)
-    standing = view.answer(answers.LoopStanding, loop_id=loop_id)
-    return asdict(answers.GuardrailsStatus("success", standing))
+    standing = view.answer(answers.STANDING, loop_id=loop_id)
+    return {"status": "success", "guardrails_status": standing}
 
 
 async def override_guardrails(
@@ -475,8 +477,14 @@ async def override_guardrails(
         raise InvalidInput("override_fatigue", override_fatigue, allowed)
     stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
-    given = override_fatigue, override_max_reruns, override_by, override_reason
-    return asdict(answers.GuardrailsOverride("success", loop_id, *given))
+    return {
+        "status": "success",
+        "loop_id": loop_id,
+        "override_fatigue": override_fatigue,
+        "override_max_reruns": override_max_reruns,
+        "overridden_by": override_by,
+        "override_reason": override_reason,
+    }
 
 
 async def get_loop_trace(
@@ -495,16 +503,15 @@ async def get_loop_trace(
     view = await loops.view(stored.id, min(number, made)) if made else LoopView(stored, "")
     ended = "finalized" if view.decision is not None and not view.again else "completed"
     facts = {
-        **view.facts,
         "loop_id": loop_id,
         "status": "pending" if number > made else ended,
         "timestamp": iso(view.decision.at) if view.decision else None,
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    for name, value in noted.get(REASONING, {}).items():
-        facts |= {name: value} if value is not None else {}
-    return {name: facts[name] for name in answers.TRACE}
+    logged = noted.get(REASONING, {}).items()
+    facts |= {name: value for name, value in logged if value is not None}
+    return view.answer(answers.TRACE, **facts)
 
 
 async def enforce_rerun_limits(
@@ -527,13 +534,9 @@ async def enforce_rerun_limits(
         await loops.lift(stored.id, ["attempts"], override_by or "")
         view = await loops.view(stored.id)
     by = view.lifted_by("attempts", now) if reached else ""
-    return {
-        **{name: view.facts[name] for name in ("rerun_count", "max_reruns")},
-        "limit_reached": view.facts["rerun_limit_reached"],
-        "force_finalize": reached and not by,
-        "overridden": bool(by),
-        "overridden_by": by or None,
-    }
+    limit = {"limit_reached": view.facts["rerun_limit_reached"], "overridden": bool(by)}
+    limit |= {"force_finalize": reached and not by, "overridden_by": by or None}
+    return view.answer(answers.LIMIT, **limit)
 
 
 async def detect_bias_repetition(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.loop import record
-from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, triggers
 from heedful.loop.record import Evaluation, Loop, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
@@ -224,22 +224,13 @@ def explain(
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     """Return the verdict after each attempt, by its number; without attempts, one verdict at 0.
 
-    For verdicts before the last attempt, usage outside the attempts does not count. The record does
-    not say when overrides were used, so each counts as used at the first decisions that it changes.
+    The record does not say when an override was used, so each one that was used ever counts for
+    every verdict before the last. For these, usage outside the attempts does not count.
     """
-    used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
-    past = replace(loop, overrides=used, extra=record.NOTHING, cancelled="")
-    verdicts: dict[int, Verdict] = {}
-    for end in range(1, len(loop.attempts)):
-        past = replace(past, attempts=loop.attempts[:end])
-        verdicts[end] = decide(past, policy)
-        past = consume_overrides(past, verdicts[end])
-    last = replace(loop, overrides=past.overrides)
-    verdict = decide(last, policy)
-    left = [o for o in consume_overrides(last, verdict).overrides if o.used < o.decisions]
-    if left or not (isinstance(verdict, Again) and verdict.lifted):
-        verdict = decide(loop, policy)
-    return {**verdicts, len(loop.attempts): verdict}
+    given = (replace(o, used=0, until=None) for o in loop.overrides if o.used)
+    past = replace(loop, overrides=tuple(given), extra=record.NOTHING, cancelled="")
+    verdicts = {end: decide(past.upto(end), policy) for end in range(1, len(loop.attempts))}
+    return {**verdicts, len(loop.attempts): decide(loop, policy)}
 
 
 def _decided(verdict: Verdict) -> str:

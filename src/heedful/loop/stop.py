@@ -258,6 +258,7 @@ RULES: Mapping[str, Callable[..., StopRule]] = {
 }
 
 
+@dataclass(frozen=True, init=False, repr=False)
 class All:
     """Stop only if every member stops; an override of any member suspends the whole rule.
 
@@ -266,13 +267,17 @@ class All:
     'attempts+repeat'
     """
 
-    __slots__ = ("name", "rules")
+    rules: tuple[StopRule, ...]
 
     def __init__(self, *rules: StopRule) -> None:
         if len(rules) < 2:
             raise InvalidInput("All", rules, "at least two rules")
-        self.rules: tuple[StopRule, ...] = rules
-        self.name: str = "+".join(rule_name(rule) for rule in rules)
+        object.__setattr__(self, "rules", rules)
+
+    @property
+    def name(self) -> str:
+        """The names of the members, joined by "+"."""
+        return "+".join(map(rule_name, self.rules))
 
     def __call__(self, loop: Loop) -> str | None:
         said = [detail for rule in self.rules if (detail := rule(loop)) is not None]
@@ -280,12 +285,6 @@ class All:
 
     def __repr__(self) -> str:
         return f"All({', '.join(map(repr, self.rules))})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, All) and other.rules == self.rules
-
-    def __hash__(self) -> int:
-        return hash(self.rules)
 
 
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from heedful.compat import answers, guardrails
+from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Writing
@@ -181,7 +181,7 @@ router: APIRouter = APIRouter(
 )
 
 
-@router.post("/loop-complete", response_model=answers.LoopDecision)
+@router.post("/loop-complete", response_model=dict[str, Any])
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop must run again, and return the id of the next run and the reason.
 
@@ -196,7 +196,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     return await guardrails.process_loop_completion(**_arguments(completion, caller))
 
 
-@router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
+@router.get("/guardrails-status/{loop_id:path}", response_model=dict[str, Any])
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
@@ -208,7 +208,7 @@ async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
     return await guardrails.get_loop_trace(loop_id, store=_loops(caller))
 
 
-@router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
+@router.post("/override-guardrails/{loop_id:path}", response_model=dict[str, Any])
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop continue past its limits; if it has ended, heedful decides again at once.
 
