@@ -118,7 +118,7 @@ _DEFAULTS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
 RERUN_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _RERUN.split()}
 FATIGUE_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _FATIGUE.split()}
-CONFIG = "RERUN_CONFIG"  # the name of the policy of a loop that follows these mappings
+FOLLOWS = "guardrails"  # the name of the policy of a loop that follows the limits of each call
 
 
 def configured() -> LoopGuardrails:
@@ -231,7 +231,7 @@ class GuardedLoops:
     """The loops of a scope, under guardrails.
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
-    call, also to loops that are already open.
+    call. The limits of a call also apply to loops that are already open.
     The `judge` gives scores that callers do not report; without it, such completions are refused.
     With a `memory` of the same store and scope, lessons of finished loops are stored.
     `overriding(loop_id, rule)` is called before an override is written. If `vouched` is false,
@@ -256,7 +256,7 @@ class GuardedLoops:
     @property
     def policy(self) -> decide.Policy:
         """The policy of a new loop."""
-        return self.settings.policy if self.settings else replace(configured().policy, name=CONFIG)
+        return replace((self.settings or configured()).policy, name=FOLLOWS)
 
     async def complete(
         self,
@@ -365,12 +365,17 @@ class GuardedLoops:
             await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
     async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
-        """Return the stored loops; those that follow the mappings get the limits of now."""
-        found = await self.store.read(self.scope, loop_store.read_many, ids)
-        return [one if self.settings else _follow(one, self.policy) for one in found]
+        """Return the stored loops; those that follow the limits get the limits of now."""
+        found, policy = await self.store.read(self.scope, loop_store.read_many, ids), self.policy
+        goals, plain = [codec.to_document(goal) for goal in policy.goals], codec.policy_to(policy)
+        for n, one in enumerate(found):
+            if one.head.policy["name"] == FOLLOWS:
+                head = replace(one.head, policy=plain, goals=goals)
+                found[n] = replace(one, head=head, loop=replace(one.loop, goals=policy.goals))
+        return found
 
     async def _update_policy(self, stored: StoredLoop) -> None:
-        if not self.settings and stored.head.policy["name"] == CONFIG:
+        if stored.head.policy["name"] == FOLLOWS:
             await self.store.write(self.scope, loop_store.set_policy, stored.id, stored.head)
 
     async def _next_name(self, stored: StoredLoop) -> str:
@@ -655,15 +660,6 @@ def _rules(*flags: bool) -> list[str]:
 
 def _keys(attempt: record.Attempt) -> frozenset[str]:
     return attempt.evaluation.keys if attempt.evaluation else frozenset()
-
-
-def _follow(stored: StoredLoop, policy: decide.Policy) -> StoredLoop:
-    """Return a loop that follows RERUN_CONFIG under this policy, and any other loop unchanged."""
-    if stored.head.policy["name"] != CONFIG:
-        return stored
-    goals = [codec.to_document(goal) for goal in policy.goals]
-    head = replace(stored.head, policy=codec.policy_to(policy), goals=goals)
-    return replace(stored, head=head, loop=replace(stored.loop, goals=policy.goals))
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:

@@ -17,7 +17,6 @@ from heedful.lessons.lesson import (
     LONGEST,
     Match,
     Scope,
-    State,
     Trust,
     check_sequence,
     check_texts,
@@ -74,22 +73,13 @@ class Reflections:
         in lower case; other names are ignored. Raises InvalidInput.
         """
         known = {str(name).lower(): str(value).strip().lower() for name, value in settings.items()}
-        values: dict[str, Any] = {}
-        for name in ("enabled", "mode"):
-            for key in (f"reflective_memory_{name}", f"heedful_reflection_{name}"):
-                values |= {name: known[key]} if key in known else {}
-        enabled = values.pop("enabled", True)
+        older, newer = (
+            {name: known[prefix + name] for name in ("enabled", "mode") if prefix + name in known}
+            for prefix in ("reflective_memory_", "heedful_reflection_")
+        )
+        values: dict[str, Any] = older | newer
+        enabled = values.pop("enabled", "true")
         return cls(TRUTHS.get(enabled, enabled), **values)
-
-
-@dataclass(frozen=True, slots=True)
-class RunMetadata:
-    """The outcome, task, number of events and session of a run."""
-
-    outcome: str
-    task_description: str
-    event_count: int
-    session_id: str
 
 
 # Plain text is taken where a member is; event types and error categories are open lists.
@@ -184,64 +174,6 @@ class ReflectionResult(Record):
     model_error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionRow:
-    """A reflection or a strategy in memory; `content` and `reflection_text` are its text.
-
-    `importance` and `confidence` are those of its author; `heedful_importance` is heedful's own.
-    If `state` is "quarantined", it must not be put into a prompt, and the command `release`
-    releases it.
-    """
-
-    reflection_id: str
-    kind: Literal["reflection", "strategy"]
-    content: str
-    reflection_text: str
-    importance: float
-    heedful_importance: float
-    confidence: float
-    tags: list[str]
-    error_category: str | None
-    source_event_ids: list[str]
-    related_memory_ids: list[str]
-    metadata: RunMetadata
-    source: str
-    layer: str
-    state: State
-    trust: Trust
-    release: str
-    generated_at: str
-
-    @classmethod
-    def of(cls, match: Match) -> ReflectionRow:
-        """Return the row of a match."""
-
-        def of(name: str, empty: Any) -> Any:  # an import may contain anything
-            value = match.meta.get(name)
-            return value if type(value) is type(empty) else empty
-
-        return cls(
-            reflection_id=match.signature,
-            kind="strategy" if match.kind == "strategy" else "reflection",
-            content=match.lesson,
-            reflection_text=match.lesson,
-            importance=claimed_importance(match),
-            heedful_importance=match.importance,
-            confidence=of("confidence", 0.5),
-            tags=list(match.tags),
-            error_category=of("error_category", "") or None,
-            source_event_ids=list(map(str, of("source_event_ids", []))),
-            related_memory_ids=list(map(str, of("related_memory_ids", []))),
-            metadata=RunMetadata(*(of(name, empty) for name, empty in UNKNOWN.items())),
-            source=SOURCE,
-            layer=LAYER,
-            state=match.state,
-            trust=match.trust,
-            release=match.release,
-            generated_at=iso(match.at),
-        )
-
-
 class Generated(ReflectionResult):
     """The answer of `generate_reflection`; its attribute `made` has the lessons."""
 
@@ -257,7 +189,7 @@ class Generated(ReflectionResult):
             meta["error_category"] or None,
             list(meta["source_event_ids"]),
             list(meta["related_memory_ids"]),
-            {field.name: meta[field.name] for field in fields(RunMetadata)},
+            {name: meta[name] for name in UNKNOWN},
             iso(time.time()),
             lesson.signature.digest,
             strategy.signature.digest if strategy else None,
@@ -389,7 +321,8 @@ async def query_reflections(
     Without `query_text`, return the most important lessons. With `tags`, a lesson needs any of
     them, or all of them with `match="all"`. Lessons in quarantine are returned, too, unless
     `waiting` is False; their `state` marks them, and `release` is the command that releases them.
-    Never put them into a prompt. Raises InvalidInput, StoreError.
+    Never put them into a prompt. `importance` and `confidence` of a record are those of its author,
+    `heedful_importance` is heedful's own. Raises InvalidInput, StoreError.
     """
     check_integer("k", k)
     check_share("min_importance", min_importance)
@@ -400,7 +333,36 @@ async def query_reflections(
     found = [one for kind in PRODUCTS for one in await memory.query(text, k, kind=kind, **options)]
     now = time.time()
     found.sort(key=lambda one: answer_order(one, now))
-    return [asdict(ReflectionRow.of(one)) for one in found[:k]]
+    return [_row(one) for one in found[:k]]
+
+
+def _row(match: Match) -> dict[str, Any]:
+    """Return the record of a reflection or a strategy in memory."""
+
+    def of(name: str, empty: Any) -> Any:  # an import may contain anything
+        value = match.meta.get(name)
+        return value if type(value) is type(empty) else empty
+
+    return {
+        "reflection_id": match.signature,
+        "kind": "strategy" if match.kind == "strategy" else "reflection",
+        "content": match.lesson,
+        "reflection_text": match.lesson,
+        "importance": claimed_importance(match),
+        "heedful_importance": match.importance,
+        "confidence": of("confidence", 0.5),
+        "tags": list(match.tags),
+        "error_category": of("error_category", "") or None,
+        "source_event_ids": list(map(str, of("source_event_ids", []))),
+        "related_memory_ids": list(map(str, of("related_memory_ids", []))),
+        "metadata": {name: of(name, empty) for name, empty in UNKNOWN.items()},
+        "source": SOURCE,
+        "layer": LAYER,
+        "state": match.state,
+        "trust": match.trust,
+        "release": match.release,
+        "generated_at": iso(match.at),
+    }
 
 
 class ReflectionEngine:

@@ -309,18 +309,14 @@ def rule_of(policy: Policy, kind: type[R]) -> R:
     return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
 
 
-def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
-    """Return the counts of finding keys in earlier loops of the scope, from recorded decisions."""
+def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
+    """Return the counts of finding keys in earlier loops of the scope, from the `last` decision."""
     echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
-    loop = replace(loop, echoes={}, improves=policy.improvement)
-    before: dict[str, int] = {}
-    for decision in decisions:
-        here = echo.counts(loop.upto(decision.attempt))
-        for key, count in decision.standing.echoes.items():
-            before[key] = max(0, count - here.get(key, 0))
-    return before
+    here = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
+    counts = last.standing.echoes.items()
+    return {key: max(0, count - here.get(key, 0)) for key, count in counts}
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:

@@ -62,12 +62,6 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
         for direction in (1, -1)
         if (change := _smallest(case, what, now, path, direction, was))
     ]
-    made = {change.what for change in found if change.outcome == "passed"}
-    for goal in last.unmet(loop.goals) if was != "passed" else ():
-        what, to = f"score {goal.score}", float(goal.threshold)
-        changed = _with(case, (*_SCORES, goal.score), to)
-        if what not in made and _ends(decide(*changed))[0] == "passed":
-            found.append(Change(what, float(last.scores[goal.score]), to, "passed", *changed))
     return tuple(sorted(found, key=lambda change: change.size))
 
 

@@ -151,15 +151,11 @@ class Echo:
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each key of a finding in the last attempt, the attempts that have this key."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        found = last.findings if last is not None else ()
-        persistent = {f.key for f in found if f.persistent}
-        earlier = loop.echoes if self.across == "scope" else {}
-        counts = {f.key: earlier.get(f.key, 0) for f in found if f.level != "note"}
-        for index, attempt in enumerate(loop.attempts):
-            held = attempt.evaluation.keys if attempt.evaluation else frozenset()
-            for key in held & counts.keys():
-                counts[key] += index >= loop.last_improvement or key in persistent
-        return counts
+        found = [f.key for f in last.findings if f.level != "note"] if last else []
+        if not found:
+            return {}
+        earlier, own = loop.echoes if self.across == "scope" else {}, loop.count_findings()
+        return {key: earlier.get(key, 0) + own[key] for key in found}
 
     def __call__(self, loop: Loop) -> str | None:
         if self.across == "loop" and len(loop.attempts) < self.times:

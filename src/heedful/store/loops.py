@@ -437,8 +437,11 @@ def explained(stored: StoredLoop) -> Explanation:
     """Explain, from the recorded decisions, why the loop continued and why it stopped."""
     policy = codec.policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
-    echoes = decide.echoes_before(stored.loop, policy, stored.decisions)
-    return explain(replace(stored.loop, echoes=echoes), policy, recorded)
+    loop = stored.loop
+    if stored.decisions:
+        echoes = decide.echoes_before(loop, policy, stored.decisions[-1])
+        loop = replace(loop, echoes=echoes)
+    return explain(loop, policy, recorded)
 
 
 def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:

@@ -137,12 +137,6 @@ class ReflectionQuery(Named):
     match: Literal["any", "all"] = "any"
 
 
-class QueriedReflections(BaseModel):
-    """The reflections found, best first."""
-
-    reflections: list[engine.ReflectionRow]
-
-
 class LenientRoute(APIRoute):
     """A route whose answer names the unknown fields of the body in `warnings`."""
 
@@ -265,7 +259,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     return {**reflection, **stored}
 
 
-@reflections.post("/query", response_model=QueriedReflections)
+@reflections.post("/query", response_model=dict[str, list[dict[str, Any]]])
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
     """Return reflections and strategies that fit a text; without a text, the most important.
 
