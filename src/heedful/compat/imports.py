@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from io import TextIOWrapper
-from itertools import count
 from typing import Any, BinaryIO, Literal
 
 from heedful.compat.guardrails import PESSIMIST, bias
@@ -34,7 +33,6 @@ Form = Literal["loop-trace", "memories", "reflexion"]
 Row = Mapping[str, Any]
 Reader = Callable[[BinaryIO, str], Iterator[tuple[int, Any]]]  # of a file and its name
 LONGEST_ROW = 1_000_000  # bytes of a line
-LARGEST_JSON = 64 * 2**20  # bytes of a file that is not read line by line
 TIMES = ("timestamp", "created_at")
 UNKNOWN = "Unknown"
 
@@ -128,24 +126,13 @@ def _rows(form: Form, source: str | BinaryIO) -> Iterator[tuple[int, Any]]:
 
 
 def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file; of a line that is too long, only its beginning."""
-    for number in count(1):
-        line = rest = file.readline(LONGEST_ROW + 1)
-        while len(rest) > LONGEST_ROW and not rest.endswith(b"\n"):
-            rest = file.readline(LONGEST_ROW + 1)
-        if not line:
-            return
-        if line.strip():
-            yield number, line
+    return ((number, line) for number, line in enumerate(file, 1) if line.strip())
 
 
 def _trace_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
     """Yield the traces of a list, or a single trace."""
-    data = file.read(LARGEST_JSON + 1)
-    if len(data) > LARGEST_JSON:
-        raise ExportFileError(name, 0, f"it is longer than {LARGEST_JSON >> 20} MB; split it")
     try:
-        whole = json.loads(data)
+        whole = json.load(file)
     except (ValueError, RecursionError) as error:
         raise ExportFileError(name, 0, f"it is not JSON ({error}); check the file") from error
     yield from enumerate(whole if isinstance(whole, list) else [whole], 1)

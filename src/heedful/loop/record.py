@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -230,6 +231,11 @@ class Evaluation:
         return frozenset(f.key for f in self.findings if f.level != "note")
 
     @cached_property
+    def persistent(self) -> frozenset[str]:
+        """The keys of all persistent findings except notes."""
+        return frozenset(f.key for f in self.findings if f.persistent and f.level != "note")
+
+    @cached_property
     def severities(self) -> tuple[int, int]:
         """The highest severities of errors and of warnings, in thousandths; 0 without any."""
         worst = dict.fromkeys(LEVELS, 0)
@@ -439,13 +445,10 @@ class Loop:
 
         Only attempts since the last improvement count. For persistent findings, all attempts count.
         """
-        since = self.last_improvement
-        counts: dict[str, int] = {}
+        since, counts = self.last_improvement, Counter[str]()
         for index, attempt in enumerate(self.attempts):
-            findings = attempt.evaluation.findings if attempt.evaluation else ()
-            counted = (f for f in findings if f.level != "note")
-            for key in {f.key for f in counted if f.persistent or index >= since}:
-                counts[key] = counts.get(key, 0) + 1
+            if (judged := attempt.evaluation) is not None:
+                counts.update(judged.keys if index >= since else judged.persistent)
         return counts
 
     @cached_property
