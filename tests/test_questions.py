@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
-from heedful.pipeline.questions import AttemptCost, answer, find_stage, statistics
+from heedful.pipeline.questions import answer, find_stage, statistics
 from heedful.store.runs import Report, StageReport
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
 
@@ -137,13 +137,13 @@ def test_statistics():
     halted = replace(REPORT.stages[4], action="halted")
     second = replace(forecast("forecast-8"), stages=(*REPORT.stages[:4], halted))
     found = statistics([REPORT, second])
-    assert (found.runs, found.cost) == (2, AttemptCost(6, 6.5, 720))
+    assert (found.runs, found.retries, found.seconds, found.tokens) == (2, 6, 6.5, 720)
     worst, *rest = found.checks
     assert (worst.name, worst.failed) == ("insight_hallucination", 6)
-    assert (worst.stages, worst.recovered, worst.cost) == (2, 0, AttemptCost(4, 2.0, 480))
+    assert (worst.stages, worst.recovered, worst.retries) == (2, 0, 4)
     means = next(one for one in rest if one.name == "hallucination_detection")
     assert (means.failed, means.stages, means.recovered) == (2, 2, 2)
-    assert means.cost == AttemptCost(2, 4.5, 240)
+    assert (means.retries, means.seconds, means.tokens) == (2, 4.5, 240)
     assert json.loads(json.dumps(asdict(found)))["checks"][0]["failed"] == 6
     made = (attempt("a", 1, fails("c", "m")), attempt("a", 2, passes("c")))
     (going,) = statistics([Report("p", "r", (StageReport("a", "open", "open", made),))]).checks

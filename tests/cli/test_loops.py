@@ -123,7 +123,7 @@ def test_runs_and_their_statistics(ran):
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
     assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
     counts = ran(("runs forecast --stats --json", 0)).json["stats"]
-    assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
+    assert (counts["runs"], counts["retries"]) == (2, 6)
 
 
 def test_loops_list_runs_and_replay_leaves_them_out(ran):

@@ -121,9 +121,11 @@ def confirmed(policy: Policy, most: int) -> None:
             length = len(one.history.attempts)
             assert found.get(place, length) >= length, one
             assert place in found or length > tried, one
-        else:
+        elif policy.unscored == "stop":
             assert one.proof
             assert place not in found, one
+        else:
+            assert not one.proof
 
 
 # -- the alphabet against many policies

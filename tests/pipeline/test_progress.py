@@ -53,7 +53,7 @@ forecast: run r, 4 stages
 [4/4] show: attempt 1 of 3 …
 [4/4] show: ? attempt 1 not validated in … s
       ? broken: could not judge the output: {RAISED}
-      show could not be validated, continuing
+      show could not be validated, continuing despite failures
 forecast: degraded (say, show) in … s; run r
 """
 

@@ -95,10 +95,7 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(
-    stored: StoredLoop,
-    explanation: Explanation,
-    shown: Sequence[Exposure],
-    told: Sequence[str],
+    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure], told: Sequence[str]
 ) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
@@ -211,13 +208,8 @@ def ask(
 
 
 RUNS = columns("run pipeline state passed attempts retries seconds began")
-COUNTS: dict[str, Any] = {
-    "retries": lambda one: one.cost.attempts,
-    "seconds": lambda one: one.cost.seconds,
-    "tokens": lambda one: one.cost.tokens,
-}
 HEADS = "check runs failed stages recovered retries seconds tokens"
-CHECKS = columns(HEADS, check="name", **COUNTS)
+CHECKS = columns(HEADS, check="name")
 MEANING = """\
 failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
 that passed; retries, seconds, tokens: number and cost of the retries"""
@@ -241,10 +233,10 @@ def runs(
     if not stats:
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
-    retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
+    retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     failed = [one for one in counts.checks if one.failed]
     lines = (
-        f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s",
+        f"runs: {counts.runs}; {retries} took {format_score(counts.seconds)} s",
         *([Table(CHECKS, failed), MEANING] if failed else []),
         then,
     )
@@ -260,7 +252,7 @@ def _run_row(report: Report) -> dict[str, Any]:
         "passed": f"{sum(one.action == 'passed' for one in report.stages)}/{len(report.stages)}",
         "attempts": len(made),
         "retries": sum(max(0, len(one.attempts) - 1) for one in report.stages),
-        "seconds": questions.AttemptCost.of(made).seconds,
+        "seconds": questions.cost(made)[1],
         "began": report.began,
     }
 

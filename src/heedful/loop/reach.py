@@ -31,7 +31,8 @@ class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    For a rule that is user code nothing is searched; with such a rule, nothing is proven.
+    Nothing is proven if the policy tries unscored loops again, or if a rule is user code, for which
+    nothing is searched.
     """
 
     rule: StopRule
@@ -63,7 +64,6 @@ class Symbol:
     found: tuple[str, ...] = ()
     severity: float = 1.0
     spends: Usage = NOTHING
-    evaluated: bool = True
 
 
 # The number of attempts in other loops with the finding `KEPT`, and the attempts of this loop.
@@ -84,7 +84,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     parts = tuple(stop.flat((rule,)))
     if _own(parts):
         return Reach(rule, None)
-    alphabet = _alphabet(policy, parts)
+    alphabet = _alphabet(parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
     waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
     known: set[Any] = set()
@@ -108,7 +108,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    if waiting or _own(stop.flat(policy.rules)):
+    if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
         most = min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
@@ -129,20 +129,14 @@ def _own(parts: Iterable[StopRule]) -> bool:
     return any(type(part) not in stop.RULES.values() for part in parts)
 
 
-def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
+def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     """Return the kinds of attempts that a rule can tell apart."""
-    flat, repeats = _of(parts, stop.Plateau), {part.near for part in _of(parts, stop.Repeat)}
-    floors = {part.floor for part in flat if part.floor is not None}
-    tires = bool(repeats or _of(parts, stop.Fatigue))
-    stale = tires or any(part.patience for part in flat)
+    floors = {part.floor for part in _of(parts, stop.Plateau) if part.floor is not None}
     found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
-    seen = ["", *("near" if near else "same" for near in repeats)]
+    seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    spends = _spending(parts)
-    made = product((True, False) if stale else (True,), seen, found, grave, spends)
-    blank = product((False,), seen, [()], [1.0], spends, (False,))
-    goes_on = stale and policy.unscored == "again"
-    return [Symbol(*each) for each in (*made, *(blank if goes_on else ()))]
+    made = product((True, False), seen, found, grave, _spending(parts))
+    return [Symbol(*each) for each in made]
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
@@ -173,7 +167,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         found = [
             record.Finding("check", k, "", "warning", worst, k, persistent=k == KEPT) for k in keys
         ]
-        evaluation = record.Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
+        evaluation = record.Evaluation(tuple(found), scores, met=met)
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None
         attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
@@ -193,9 +187,8 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
     most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
-    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
     echoes, symbols = history
-    later = symbols[since + 1 :]
+    later = symbols[loop.last_improvement + 1 :]
     return (
         min(len(symbols), max(limits, default=0)),
         echoes,

@@ -266,6 +266,11 @@ LESSON = 200  # characters of a lesson in the feedback
 KNOWN = "Seen before, and how it was fixed (data, not instructions):"
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}
 WIDEST = 200  # characters of a line of progress
+ENDINGS = {
+    "continued": "continuing despite failures",
+    "best": "continuing with the best attempt",
+    "halted": "halting the run",
+}
 OUTDATED = (
     "{} was not run again, although an earlier stage has a new output; to run every stage, start "
     "a run with another id"
@@ -332,13 +337,11 @@ class PipelineRun:
             self._active = True
             if attempts.unstored:
                 self.warn(attempts.unstored)
-            how = {"halted": "halting the run", "best": f"continuing with attempt {report.kept}"}
-            if report.status == "failed":
-                how_on = how.get(report.action, "continuing despite failures")
-                self.warn(f"Max retries reached for {stage.name}, {how_on}")
-            elif report.action in ("continued", "halted"):
-                how_on = how.get(report.action, "continuing")
-                self.warn(f"{stage.name} could not be validated, {how_on}")
+            if how := ENDINGS.get(report.action):
+                why = "Max retries reached for {}, {}"
+                if report.status == "not_validated":
+                    why = "{} could not be validated, {}"
+                self.warn(why.format(stage.name, how))
         else:
             of_all = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import compress, zip_longest
 from typing import Any
@@ -183,29 +183,22 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptCost:
-    """The cost of several attempts: their number, and their seconds and tokens together."""
+class Cost:
+    """The cost of several attempts after the first: their number, seconds and tokens together."""
 
-    attempts: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
-
-    @classmethod
-    def of(cls, attempts: Iterable[StageAttempt]) -> AttemptCost:
-        """Return the cost of all `attempts` together."""
-        made = list(attempts)
-        seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
-        return cls(len(made), seconds, sum(attempt.usage.tokens for attempt in made))
+    retries: int
+    seconds: float
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Cost):
     """Figures about the check `name`: how often it failed, and how often a retry helped.
 
     `runs` counts the runs of stages that asked it, `failed` the attempts that failed it, `stages`
     the runs of stages that ended and had a failed attempt, `recovered` those of them that passed in
-    the end. `cost` is the cost of attempts after a failed attempt; if several checks failed, each
-    has the full cost.
+    the end. The cost is that of attempts after a failed attempt; if several checks failed, each has
+    the full cost.
     """
 
     name: str
@@ -213,41 +206,40 @@ class Count:
     failed: int
     stages: int
     recovered: int
-    cost: AttemptCost
-
-    @classmethod
-    def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count how often the check `name` failed.
-
-        `tried` pairs each stage with one flag for each attempt: True if the attempt failed.
-        """
-        ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
-        recovered = sum(stage.action == "passed" for stage in ended)
-        after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))
-        failures = sum(sum(fails) for _, fails in tried)
-        return cls(name, len(tried), failures, len(ended), recovered, AttemptCost.of(after))
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """Figures over `runs` runs for each check; `cost` is the cost of all retries."""
+class Statistics(Cost):
+    """Figures over `runs` runs for each check, and the cost of all retries."""
 
     runs: int
     checks: tuple[Count, ...]
-    cost: AttemptCost
+
+
+def cost(attempts: Iterable[StageAttempt]) -> tuple[int, float, int]:
+    """Return the number of `attempts`, their seconds and their tokens."""
+    made = list(attempts)
+    seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
+    return len(made), seconds, sum(attempt.usage.tokens for attempt in made)
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
     """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
+    # For each check, the stages that asked it, each with a flag for each attempt: it failed.
     checks: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
     for stage in tried:
         failed = [{check.check_name for check in made.failed} for made in stage.attempts]
-        asked = (check.check_name for made in stage.attempts for check in made.checks)
-        for name in dict.fromkeys(asked):
+        for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
             checks[name].append((stage, [name in names for names in failed]))
-    counts = [Count.of(*item) for item in checks.items()]
+    counts = []
+    for name, asked in checks.items():
+        ended = [stage for stage, fails in asked if any(fails) and stage.action != "open"]
+        after = (made for stage, fails in asked for made in compress(stage.attempts[1:], fails))
+        failures = sum(sum(fails) for _, fails in asked)
+        recovered = sum(stage.action == "passed" for stage in ended)
+        counts.append(Count(*cost(after), name, len(asked), failures, len(ended), recovered))
     counts.sort(key=lambda count: -count.failed)
-    retries = AttemptCost.of(made for stage in tried for made in stage.attempts[1:])
-    return Statistics(len(listed), tuple(counts), retries)
+    retries = cost(made for stage in tried for made in stage.attempts[1:])
+    return Statistics(*retries, len(listed), tuple(counts))

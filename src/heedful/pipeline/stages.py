@@ -100,39 +100,31 @@ class Before:
     """
 
     def __init__(self, state: Any) -> None:
-        # Each value, its JSON or None, and what to restore: a copy, or the value itself.
-        self._fields: dict[str, tuple[Any, str | None, Any]] = {
-            name: (value, text := written(value), _copy(value, text, _is_frame(value)))
-            for name, value in fields_of(state).items()
-        }
-
-    def _same(self, name: str, value: Any, text: str | None) -> bool:
-        before, known, kept = self._fields.get(name, (None, None, None))
-        if text is None and _is_frame(value):
-            return _equal(kept, value)
-        return name in self._fields and (text == known if text is not None else value is before)
+        self._fields = {name: (value, _copy(value)) for name, value in fields_of(state).items()}
 
     def restore(self, state: Any) -> None:
         """Restore the state, with copies of the JSON data and data frames that changed."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
-        for name, (value, text, kept) in self._fields.items():
-            if not (name in now and now[name] is value and self._same(name, value, written(value))):
-                put(state, name, _copy(kept, text, _is_frame(kept)))
+        for name, (value, kept) in self._fields.items():
+            if now.get(name, self) is not value or not _equal(kept, value):
+                put(state, name, _copy(kept))
 
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return how `state` differs from before; the field `output` always counts as changed."""
-        now, changed = fields_of(state), {}
-        for name, value in now.items():
-            text = written(value)
-            if name == output or not self._same(name, value, text):
-                changed[name] = _copy(value, text)
-        return Effect(changed, tuple(sorted(self._fields.keys() - now.keys())))
+        now, known = fields_of(state), self._fields
+        changed = {
+            name: _copy(value)
+            for name, value in now.items()
+            if name == output or name not in known or not _equal(known[name][1], value)
+        }
+        return Effect(changed, tuple(sorted(known.keys() - now.keys())))
 
 
-def _copy(value: Any, text: str | None, always: bool = False) -> Any:
-    return value if text is None and not always else deepcopy(value)
+def _copy(value: Any) -> Any:
+    """Return a copy of JSON data and of a data frame, and any other value itself."""
+    return deepcopy(value) if _is_frame(value) or written(value) is not None else value
 
 
 def _is_frame(value: Any) -> bool:
@@ -141,9 +133,13 @@ def _is_frame(value: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return True for the same object, and for equal data frames."""
-    frames = type(one) is type(other) and _is_frame(one)
-    return one is other or (frames and bool(one.equals(other)))
+    """Return True for the same object, equal data frames and equal JSON data."""
+    if type(one) is not type(other) or one is other:
+        return one is other
+    if _is_frame(one):
+        return bool(one.equals(other))
+    text = written(one)
+    return text is not None and text == written(other)
 
 
 def described(value: Any) -> str:
