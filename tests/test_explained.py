@@ -38,15 +38,6 @@ async def why(store: heedful.Store) -> heedful.Explanation:
     return loops.explained(stored)
 
 
-async def test_a_resumed_loop_is_explained_by_its_last_policy(store):
-    await drive(store, "a", heedful.policies.stage).step()
-    more = heedful.policy("stage, attempts.limit=6, budget.calls=5")
-    await drive(store, "a", more).finish()
-    found, stopped = await why(store), "stopped by budget: 5 of 5 calls spent"
-    assert [line.decided for line in found.lines] == [*4 * ["again"], stopped]
-    assert found.ways == ("budget.calls 6 instead of 5: again",)
-
-
 async def test_an_echo_over_the_scope_is_explained(store):
     policy = heedful.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
     await drive(store, "before", heedful.policies.stage).finish()

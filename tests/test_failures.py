@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from bench.quality import failures
@@ -28,12 +26,3 @@ def test_every_failure_has_a_task_steps_and_a_lesson(case):
 def test_the_page_is_current():
     text = failures.PAGE.read_text(encoding="utf-8")
     assert text == failures.page(text, CASES, failures.verdicts()), "make quality ONLY=failures"
-
-
-def test_a_verdict_counts_for_the_wording_that_was_read():
-    case, other = CASES[:2]
-    read = [failures.Verdict(one.id, one.digest, True, one is case, "") for one in (case, other)]
-    changed = [case, replace(other, rule="Another rule.")]
-    counts = {"read": 2, "true": 2, "helps": 1, "both": 1}
-    assert failures.counts(failures.current([case, other], read)) == counts
-    assert failures.current(changed, read) == {case.id: read[0]}

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from runpy import run_path
 from typing import Any
 
 from heedful import Report
-from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.cli.support import Desk
 
 FILE = Path(__file__).parent.parent / "examples" / "forecast" / "forecast.py"
 EXAMPLE: dict[str, Any] = run_path(str(FILE), run_name="forecast")
@@ -83,40 +76,3 @@ def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
     assert "write 2.11 for '1.23'" in second
     assert "May has 2.92" in second
     assert "correct 'largest MAE': it is May" in second
-
-
-def test_killed_it_goes_on(tmp_path):
-    desk = Desk(tmp_path)
-    command = [sys.executable, str(FILE), "--run", "mine", "--out", "out"]
-    environment = {**desk.environment(), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [*command, "--pause", "30"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    while "train: attempt 1" not in process.stderr.readline():
-        assert process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    for place, name in enumerate(STAGES[:3], 1):
-        assert f"[{place}/5] {name}: done before, attempt 1" in done.stderr
-    assert "[4/5] train: attempt 1 of 3" in done.stderr
-    assert "The forecast has an MAE of 2.11" in done.stdout
-
-    async def stored() -> Report:
-        memory = EXAMPLE["remembering"](tmp_path / "out")
-        try:
-            return await report_of(memory.store, memory.scope, "mine")
-        finally:
-            await memory.store.close()
-
-    report = asyncio.run(stored())
-    assert attempts(report) == [1, 1, 1, 2, 2]
-    assert json.loads((tmp_path / "out" / "mine.json").read_text())["status"] == "passed"

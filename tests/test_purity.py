@@ -83,19 +83,3 @@ def test_a_pure_module_touches_no_world(name):
 def test_the_contract_of_models_imports_only_pure_modules():
     source = (PACKAGE / "models" / "contract.py").read_text(encoding="utf-8")
     assert [one for one in impurities(source) if " imports " in one] == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import os.path",
-        "datetime.now(UTC)",
-        "def f():\n    import random",
-        "async def f(): ...",
-        "print(1)",
-        "from heedful.store.sqlite import open_store",
-        "from heedful.store import loops",
-    ],
-)
-def test_the_test_sees_an_impurity(source):
-    assert len(impurities(source)) == 1

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from heedful.compat.guardrails import (
     FATIGUE_CONFIG,
@@ -35,7 +33,6 @@ from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Goal, Improvement
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts
 from heedful.store import loops as loop_store
-from heedful.store.sqlite import in_file
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
 
@@ -613,37 +610,3 @@ def test_a_setting_that_cannot_be_is_named(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails(**wrong)
     assert caught.value.field == field
-
-
-# -- names, whatever they look like
-
-names = st.lists(st.sampled_from(["a", "_r1", "_r2", "_", "r1"]), min_size=1, max_size=3)
-steps = st.lists(st.one_of(names.map("".join), st.integers(0, 5)), min_size=1, max_size=8)
-
-
-@settings(max_examples=30)
-@given(steps)
-def test_a_name_that_was_given_to_a_rerun_stands_for_it_and_no_other_for_one(made):
-    """Steps name a loop, which is new where the name is, or go on with one that was asked for."""
-    store = in_file(":memory:")
-    patient = LoopGuardrails(max_reruns=99, base_increment=0.001)
-    loops = GuardedLoops(store, settings=patient)
-
-    async def scenario() -> None:
-        owners: dict[str, str] = {}  # of every name that was given to a rerun, or is an id
-        asked: list[str] = []
-        for step in made:
-            name = asked[step % len(asked)] if asked and isinstance(step, int) else f"n{step}"
-            if isinstance(step, str):
-                name = step
-            answer = await process_loop_completion(name, "done", store=loops, **POOR)
-            decision = answer["decision_result"]
-            assert decision["original_loop_id"] == owners.setdefault(name, name)
-            new = decision["new_loop_id"]
-            assert owners.setdefault(new, owners[name]) == owners[name]
-            asked.append(new)
-        stored = [await store.read(Scope(), loop_store.read, id) for id in set(owners.values())]
-        assert sum(len(one.loop.attempts) for one in stored) <= len(made)
-        await store.close()
-
-    do(scenario())

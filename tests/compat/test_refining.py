@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.checks import contains
 from heedful.compat import check_convergence, has_converged, improvement_score, run_iteration
 from heedful.loop.policies import reflection
 from heedful.loop.record import Evaluation, Finding
@@ -116,21 +115,6 @@ def test_a_loop_keeps_the_mildest_candidate_and_stops_at_a_plateau(severities, b
     assert (result.best, result.candidate) == (best, list(drafts)[best - 1])
     assert [stop.rule for stop in result.stopped_by] == stopped
     assert has_converged(result) is (stopped != ["attempts"])
-
-
-def test_checks_and_goals_count_in_an_iteration():
-    goals = [heedful.Goal("quality", 0.5)]
-    told = do(
-        run_iteration(
-            "task",
-            "a draft",
-            revise=lambda task, candidate, findings: "please, a draft",
-            checks=[contains("please")],
-            evaluate=lambda candidate, at: Evaluation(scores={"quality": len(candidate) / 30}),
-            goals=goals,
-        )
-    )
-    assert (told["candidate"], told["converged"]) == ("please, a draft", True)
 
 
 @pytest.mark.parametrize(

@@ -22,27 +22,6 @@ def page(*blocks: tuple[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        page(("python", "x = 1"), ("python", "assert x == 1")),
-        page(("python", "import asyncio\nawait asyncio.sleep(0)\nx = 1"), ("python", "assert x")),
-        page(("python", ">>> 1 + 1\n2\n>>> print('a', 'b')\na ...")),
-        page(
-            ('text title="a.txt"', "hello"),
-            ("python", "from pathlib import Path\nassert Path('a.txt').read_text() == 'hello\\n'"),
-        ),
-        page(('text title="a.txt"', "hello\nyou"), ("console", "$ cat a.txt\nhello\n...")),
-        page(("console", "$ python -c 'raise SystemExit(3)' # exits 3")),
-        page(("console", "$ a-program-that-is-not-there\n")),
-        page(("toml", "not = run"), ("", "nor this")),
-        "- a list\n\n  ```python\n  if True:\n      x = 1\n  ```\n",
-    ],
-)
-def test_a_page_that_does_what_it_shows(outcome, text):
-    assert outcome(text) == (True, "")
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (page(("python", "x = 1\nraise OSError('gone')")), "line 3"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -200,27 +200,3 @@ def test_nothing_is_named_where_the_policy_does_not_give_the_recorded_verdict():
     assert changes(used, ONE, Again()) == ()
     waiting = loop_of(X, overrides=(Override("attempts", "ada"),))
     assert changes(waiting, ONE, decide(waiting, ONE)) == ()
-
-
-@dataclass(frozen=True)
-class Quota:
-    """A rule of the user's own, with a setting that is worked out."""
-
-    most: int
-    half: float = field(init=False, default=0.5)
-    name = "quota"
-
-    def __post_init__(self) -> None:
-        if self.most > 9:
-            raise ValueError("nine at the most")
-
-    def __call__(self, loop: Loop) -> str | None:
-        return "used up" if len(loop.attempts) >= self.most else None
-
-
-def test_a_setting_of_a_rule_of_the_user_is_named_and_may_refuse_to_be_moved():
-    assert list(map(str, named(loop_of(X), Policy((Quota(1),))))) == [
-        "quota.most 2 instead of 1: again"
-    ]
-    assert list(map(str, named(loop_of(*[X] * 9), Policy((Quota(9),))))) == []
-    assert named(loop_of(X), Policy((mine,))) == ()

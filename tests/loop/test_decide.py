@@ -277,14 +277,6 @@ def test_reasons_list_errors_first_and_then_goals_as_declared():
     assert [trigger.reason for trigger in exceeded] == ["drift_threshold_exceeded"]
 
 
-@given(support.loops(least=1), support.policies)
-def test_again_after_an_evaluation_has_a_reason_and_feedback(loop, policy):
-    verdict, last = decide(loop, policy), loop.attempts[-1].evaluation
-    if isinstance(verdict, Again) and last is not None:
-        assert verdict.reasons
-        assert verdict.feedback or not last.errors
-
-
 # -- properties
 
 

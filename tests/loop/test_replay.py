@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import heedful
 from heedful.errors import InvalidInput
@@ -55,32 +55,6 @@ def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
     assert not again.exact or isinstance(verdict, Done)
     if record.goals and not any(isinstance(rule, Budget) for rule in new.rules):
         assert again.exact is isinstance(verdict, Done)
-
-
-def spent_at(loop: Loop, policy: Policy, place: int) -> Loop:
-    """The loop as it would have been, had all that was spent outside been spent after `place`."""
-    made = replace(bare(loop, policy), improves=policy.improvement)
-    for number in range(len(loop.attempts) + 1):
-        if number == place:
-            made = replace(made, extra=loop.extra)
-            if any(rule(made) for rule in policy.rules if isinstance(rule, Budget)):
-                return made
-        if number == len(loop.attempts):
-            return made
-        made = made.then(loop.attempts[number])
-        if isinstance(decide(made, policy), Done):
-            return made
-    raise AssertionError
-
-
-@settings(max_examples=80)
-@given(support.loops(least=1), support.policies)
-def test_an_exact_replay_does_not_depend_on_when_other_calls_were_made(loop, policy):
-    loop = replace(loop, goals=loop.goals or (QUALITY,))
-    made, plain = replay(loop, policy), replay(replace(loop, extra=NOTHING), policy)
-    assert (made.attempts, made.kept, made.usage) == (plain.attempts, plain.kept, plain.usage)
-    ends = {len(spent_at(loop, policy, n).attempts) for n in range(len(loop.attempts) + 1)}
-    assert not made.exact or ends == {made.attempts}
 
 
 SPENT = (Usage(calls=1, seconds=4.0),) * 3
