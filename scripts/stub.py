@@ -6,9 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 import heedful
-from heedful import checks, compat
+from heedful import checks
 
-PACKAGES = (heedful, checks, compat)
+PACKAGES = (heedful, checks)
 
 
 def stub_path(package: ModuleType) -> Path:

@@ -603,7 +603,6 @@ def test_each_setting_is_part_of_the_policy():
         ({"max_reruns": 1.5}, "max_reruns"),
         ({"fatigue_threshold": 0}, "fatigue_threshold"),
         ({"max_fatigue": 0.4}, "max_fatigue"),
-        ({"reflection_persona": " "}, "reflection_persona"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(wrong, field):

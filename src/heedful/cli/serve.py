@@ -23,7 +23,8 @@ from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Progress, answer, columns, counted, emit, following, say, show, when
-from heedful.compat import LoopGuardrails, Reflections
+from heedful.compat.guardrails import LoopGuardrails
+from heedful.compat.reflections import Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy

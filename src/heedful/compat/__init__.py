@@ -1,7 +1,6 @@
 """The names, arguments and results of earlier reflection systems.
 
-A name is imported when it is first used; `scripts/stub.py` makes `__init__.pyi` from the table
-below.
+A name is imported when it is first used.
 """
 
 from importlib import import_module

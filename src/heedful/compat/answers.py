@@ -43,21 +43,21 @@ TRACE = (
 
 
 class Record(Mapping[str, Any]):
-    """A dataclass whose fields are also the keys of a mapping, except fields with a "_"."""
+    """A dataclass whose fields are also the keys of a mapping."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __getitem__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self.__dataclass_fields__:
+        if name not in self.__dataclass_fields__:
             raise KeyError(name)
         return getattr(self, name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self.__dataclass_fields__ if not name.startswith("_"))
+        return iter(self.__dataclass_fields__)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self.__dataclass_fields__)
 
 
 def name_of(stored: StoredLoop, number: int) -> str:

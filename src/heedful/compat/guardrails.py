@@ -36,6 +36,7 @@ SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
+PERSONA = "SAGE"  # the name of who reflects
 CONFIGURE = (
     "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge check, or give "
     "GuardedLoops a judge"
@@ -58,8 +59,8 @@ class LoopGuardrails:
     `drift_threshold`. It ends after `max_reruns` reruns, after `bias_repetition_threshold`
     occurrences of a bias tag, or when its fatigue reaches the lower of `fatigue_threshold` and
     `critical_threshold`. A rerun in which no score improves by `improvement_threshold` adds
-    `base_increment` to the fatigue, up to `max_fatigue`; other reruns subtract `decay_rate`.
-    `reflection_persona` names who reflects. Raises InvalidInput.
+    `base_increment` to the fatigue, up to `max_fatigue`; other reruns subtract `decay_rate`. Raises
+    InvalidInput.
     """
 
     alignment_threshold: float = 0.75
@@ -72,7 +73,6 @@ class LoopGuardrails:
     decay_rate: float = 0.05
     critical_threshold: float = 0.5
     max_fatigue: float = 1.0
-    reflection_persona: str = "SAGE"
 
     def __post_init__(self) -> None:
         for name, least in COUNTS.items():
@@ -80,8 +80,6 @@ class LoopGuardrails:
         for name in (*SHARES, *POSITIVE):
             record.check_number(name, getattr(self, name), 0.001 if name in POSITIVE else 0, 1)
         record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
-        if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
-            raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
 
     @property
     def _limit(self) -> float:
@@ -408,7 +406,7 @@ async def process_loop_completion(
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
     loops, completion = GuardedLoops.of(store), Completion(**content)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    personas = {"reflection_persona": (loops.settings or LoopGuardrails()).reflection_persona}
+    personas = {"reflection_persona": PERSONA}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")

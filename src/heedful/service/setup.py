@@ -11,7 +11,8 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
-from heedful.compat import LoopGuardrails, Reflections
+from heedful.compat.guardrails import LoopGuardrails
+from heedful.compat.reflections import Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
