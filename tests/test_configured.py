@@ -128,7 +128,7 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
     ("default, attempts=5", "attempts is 5; it must be an object with the rule's fields, true"),
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
-    ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
+    ("default, attempts.most=5", "rule attempts is {'limit': 4, 'most': 5}; it must be"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
     ("default, plateau.patience=null", "plateau is 'silent'; it must be a rule with patience"),
     ("default, budget", "budget is 'empty'; it must be one or more of tokens, cost"),
@@ -147,7 +147,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
     ({"rules": [{"rule": []}]}, "rule is []; it must be one of attempts, budget, echo,"),
-    ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
+    ({"attempts": {5: 1}}, "rule attempts is {'limit': 4, 5: 1}; it must be settings of"),
 ]
 
 

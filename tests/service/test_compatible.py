@@ -142,11 +142,11 @@ def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
 
 @pytest.mark.sqlite
 def test_the_settings_of_the_service_count(tmp_path):
-    guardrails = LoopGuardrails(max_reruns=1, reflection_persona="NOVA")
+    guardrails = LoopGuardrails(max_reruns=1)
     off = Reflections.of({"REFLECTIVE_MEMORY_ENABLED": "false"})
     with served(tmp_path, guardrails=guardrails, reflections=off) as api:
         first = completed(api, **POOR, orchestrator_persona=None)
-        assert first["orchestrator_persona"] == "NOVA"
+        assert first["orchestrator_persona"] == "SAGE"
         assert decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"
         own = {"task": "Sum up", "policy": "orchestrator, attempts.limit=3"}
         assert api.put("/v1/loops/loop_002", json=own).status_code == 201
@@ -215,8 +215,5 @@ def test_unknown_fields_are_ignored_and_named(api, path, body):
     assert list(told) == [*plain, "warnings"]
     assert [
         name for name in ("agent_version", "nøise") if any(name in one for one in told["warnings"])
-    ] == [
-        "agent_version",
-        "nøise",
-    ]
+    ] == ["agent_version", "nøise"]
     assert len(told["warnings"]) == 2

@@ -12,15 +12,7 @@ from typing import Any
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
-from heedful.lessons.lesson import (
-    Example,
-    LessonFilter,
-    Match,
-    Remembered,
-    State,
-    Trust,
-    check_texts,
-)
+from heedful.lessons.lesson import Example, LessonFilter, Match, Remembered, Trust, check_texts
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -89,8 +81,8 @@ class StoredId(int):
         made.state, made.trust, made.release = answer.state, answer.trust, answer.release
         return made
 
-    state: State
-    trust: Trust
+    state: str
+    trust: str
     release: str
 
 

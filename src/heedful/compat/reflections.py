@@ -13,15 +13,7 @@ from typing import Any, Literal
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import (
-    LONGEST,
-    Match,
-    Scope,
-    Trust,
-    check_sequence,
-    check_texts,
-    short_digest,
-)
+from heedful.lessons.lesson import LONGEST, Match, Scope, Trust, check_texts, short_digest
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.ranking import PRODUCTS, answer_order, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
@@ -222,8 +214,9 @@ async def generate_reflection(
     for name in ("tenant_id", "project_id"):
         if not isinstance(context.get(name), str):
             raise InvalidInput(name, context.get(name), "a text")
-    related = context.get("related_memory_ids") or ()
-    check_sequence("related_memory_ids", related, object, "a list of ids")
+    related = context.get("related_memory_ids") or []
+    if not isinstance(related, list):
+        raise InvalidInput("related_memory_ids", related, "a list of ids")
     made = await reflect(
         episode,
         memory=_memory(store, context["tenant_id"], context["project_id"]),

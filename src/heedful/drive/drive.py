@@ -217,20 +217,6 @@ class Run(Generic[C]):
         """
         return (await self._change(self._attempt)).verdict
 
-    async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as a new attempt; if none exists, make the first attempt.
-
-        Use it for a loop that ended because a check was broken. Raises the errors of `step`.
-        """
-
-        async def judge_again(state: _State) -> _State:
-            if state.values:
-                last = Produced((state.values[-1],), record.Usage())
-                state = replace(state, verdict=decide.Again(), answer=last)
-            return await self._attempt(state)
-
-        return (await self._change(judge_again)).verdict
-
     @telemetry.loop
     async def finish(self) -> Result[C]:
         """Make attempts until the loop ends, and return its result. Raises the errors of `step`."""

@@ -298,14 +298,13 @@ class PipelineRun:
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             run = await self._journal.open(runs.head_of(pipeline.name, names))
-            ended = max((decision.at for decision in run.decisions), default=0.0) if run else 0.0
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await runs.stages_of(pipeline.store, pipeline.scope, self.id, names)
             count = f"{len(names)} stage{'s' * (len(names) != 1)}"
             self.say(f"{pipeline.name}: run {self.id}, {count}")
             for place, stage in enumerate(pipeline.stages, 1):
-                report = await self._stage(place, stage, past.get(stage.name), ended)
+                report = await self._stage(place, stage, past.get(stage.name))
                 self._reports.append(report)
                 held = stages.reports_of(self.state)
                 held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
@@ -314,22 +313,16 @@ class PipelineRun:
                     break
             return await self._over(run)
 
-    async def _stage(
-        self, place: int, stage: Stage, past: StoredLoop | None, ended: float
-    ) -> runs.StageReport:
-        """Run a stage, or restore it if it has ended; `ended` is when the run ended last, or 0."""
-        report, unjudged = None, False
+    async def _stage(self, place: int, stage: Stage, past: StoredLoop | None) -> runs.StageReport:
+        """Run a stage, or restore it if it has ended."""
+        report = None
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
-            # A stage that ended the run because it could not be judged is judged again.
-            unjudged = (report.status, report.action) == ("not_validated", "halted")
-            unjudged = unjudged and past.decisions[-1].at <= ended
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()
         attempts = StageState(stage, self.state, self.id if durable else "", values)
-        if report is None or unjudged:
-            report = None
+        if report is None:
             try:
-                report = await StageRunner(self, place, attempts).finish(reconsidered=unjudged)
+                report = await StageRunner(self, place, attempts).finish()
             finally:
                 if report is None:
                     attempts.over = True
@@ -424,11 +417,10 @@ class StageRunner:
         self.loop: str = runs.loop_of(run.id, attempts.stage.name)
 
     @telemetry.stage
-    async def finish(self, reconsidered: bool = False) -> runs.StageReport:
+    async def finish(self) -> runs.StageReport:
         """Make attempts until the stage ends, and return its report.
 
-        If `reconsidered` is true, the checks first judge the last output again. Raises StageFailed,
-        ModelError, StoreError.
+        Raises StageFailed, ModelError, StoreError.
         """
         pipeline, stage = self._pipeline, self._stage
         run = Run[Any](
@@ -463,7 +455,7 @@ class StageRunner:
         while True:
             self._run.say(f"{self._place}: attempt {made + 1}{of_limit} …")
             try:
-                verdict = await (run.reconsider() if reconsidered else run.step())
+                verdict = await run.step()
             except errors.GenerateFailed as error:
                 raise self._failed(error.__cause__ or error) from error
             except errors.ModelTimeout as error:
@@ -471,7 +463,7 @@ class StageRunner:
                     raise  # the model's own time-out
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
                 raise self._failed(late) from error
-            made, reconsidered = len(run.loop.attempts), False
+            made = len(run.loop.attempts)
             report = self._report(run, verdict)
             if isinstance(verdict, decide.Done):
                 return report
