@@ -58,7 +58,7 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     verdict = await lift(way, store, one, why="it is close", decisions=2, until=until)
     assert isinstance(verdict, Again)
     assert "four is not right" in verdict.feedback
-    assert [(each.stop.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
+    assert [(each.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
     stored = await reread(store)
     assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
     assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]

@@ -189,7 +189,7 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stoppe
     loop = with_overrides(*overrides, at=10.0)
     verdict = decide(loop, policy)
     assert (rules(verdict) if isinstance(verdict, Done) else []) == stopped
-    assert [(one.stop.rule, one.by, one.override) for one in verdict.lifted] == lifted
+    assert [(one.rule, one.by, one.override) for one in verdict.lifted] == lifted
     assert isinstance(verdict, Done) or verdict.feedback.startswith("The last answer was not")
     consumed = {one.override for one in verdict.lifted} if isinstance(verdict, Again) else set()
     used = [o.used + (index in consumed) for index, o in enumerate(overrides)]
@@ -232,10 +232,10 @@ def test_no_expired_override_lifts_a_rule(loop, policy, overrides, at):
     for one in verdict.lifted:
         used = loop.overrides[one.override]
         assert used.until is None or at < used.until
-        assert (used.by, used.rule in one.stop.rule.split("+")) == (one.by, True)
+        assert (used.by, used.rule in one.rule.split("+")) == (one.by, True)
     living = tuple(o for o in overrides if o.until is None or at < o.until)
     fewer = decide(replace(loop, overrides=living), policy)
-    assert [one.stop for one in fewer.lifted] == [one.stop for one in verdict.lifted]
+    assert [one.rule for one in fewer.lifted] == [one.rule for one in verdict.lifted]
     assert replace(fewer, lifted=()) == replace(verdict, lifted=())
 
 
@@ -314,7 +314,7 @@ def test_a_stopped_loop_keeps_every_word_in_order_and_its_best_attempt(loop, pol
         improving = replace(loop, improves=policy.improvement)
         words = {detail for rule in policy.rules if (detail := rule(improving))}
         known = [s.detail for s in verdict.stopped_by]
-        assert words <= {*known, *(one.stop.detail for one in verdict.lifted)}
+        assert words <= {*known, *(one.detail for one in verdict.lifted)}
 
 
 def test_a_candidate_is_known_by_its_digest():

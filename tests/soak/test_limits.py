@@ -124,7 +124,7 @@ def lifts(decision: Decision) -> set[tuple[int, str]]:
     """The overrides that a decision used, each with a rule that it lifted."""
     verdict = decision.verdict
     lifted = verdict.lifted if isinstance(verdict, Again) else ()
-    return {(one.override, one.stop.rule) for one in lifted}
+    return {(one.override, one.rule) for one in lifted}
 
 
 # -- what must hold of one loop

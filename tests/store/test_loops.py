@@ -72,7 +72,7 @@ def lesson(text: str = "wrong") -> Reflection:
 
 
 async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
-    lifted = Again(lifted=(LiftedStop(Stop("attempts", "1 of 1"), "ada", 0),))
+    lifted = Again(lifted=(LiftedStop("attempts", "1 of 1", "ada", 0),))
     again = report("a", 1, verdict=lifted, reflections=[lesson()])
 
     def dump() -> list[Any]:
@@ -117,10 +117,7 @@ async def test_the_same_id_for_another_task_is_a_conflict(store, owner):
 
 
 async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
-    lifted = (
-        LiftedStop(Stop("attempts", "x"), "ada", 0),
-        LiftedStop(Stop("attempts", "y"), "ada", 0),
-    )
+    lifted = (LiftedStop("attempts", "x", "ada", 0), LiftedStop("attempts", "y", "ada", 0))
 
     async def used() -> list[int]:
         return [o.used for o in (await read(store, "a")).loop.overrides]

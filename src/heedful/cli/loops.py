@@ -302,7 +302,7 @@ def _decision(one: Reasoning) -> dict[str, Any]:
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     why=_reason,
-    overridden_by=lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
+    overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
     fatigue=lambda one: (
         f"{one.standing.fatigue:.2f}"
         + (f" ({one.standing.change:+.2f})" if one.standing.change else "")

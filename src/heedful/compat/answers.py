@@ -100,7 +100,7 @@ class LoopView:
 
     def lifted_by(self, rule: str, at: float) -> str:
         """Return the actor who overrode `rule` in this decision or overrides it at `at`, or ""."""
-        actors = [lift.by for lift in self._lifted if lift.stop.rule == rule]
+        actors = [lift.by for lift in self._lifted if lift.rule == rule]
         actors += [each.by for each in self.loop.overrides if each.rule == rule and each.lifts(at)]
         return actors[0] if actors else ""
 

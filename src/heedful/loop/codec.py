@@ -15,9 +15,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from heedful.errors import InvalidInput
 from heedful.loop import decide
-from heedful.loop.decide import Again, Decision, Done, LiftedStop, Policy, Standing, Verdict
+from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
-from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
+from heedful.loop.stop import RULES, All, StopRule, rule_name
 
 T = TypeVar("T")
 Plain = dict[str, Any]
@@ -36,8 +36,6 @@ _WRITTEN: Mapping[type, frozenset[str]] = {
 
 def to_document(record: Any) -> Plain:
     """Return a record and all records inside it as JSON data."""
-    if isinstance(record, LiftedStop):
-        return {**to_document(record.stop), "by": record.by, "override": record.override}
     document = {}
     for name, default in _defaults(type(record)):  # type: ignore[arg-type]  # mypy: no Hashable
         value = getattr(record, name)
@@ -84,8 +82,6 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
     arguments = [each for each in get_args(hint) if each not in (type(None), ...)]
-    if hint is LiftedStop:
-        return lambda one: LiftedStop(Stop(one["rule"], one["detail"]), one["by"], one["override"])
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
     if get_origin(hint) is tuple:

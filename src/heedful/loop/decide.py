@@ -57,10 +57,9 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedStop:
+class LiftedStop(Stop):
     """A stop that was suspended: `by` whom, and the index of the `override` in the loop."""
 
-    stop: Stop
     by: str
     override: int
 
@@ -118,7 +117,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         if (used := next(fits, None)) is None:
             stops.append(stop)
         else:
-            lifted.append(LiftedStop(stop, loop.overrides[used].by, used))
+            lifted.append(LiftedStop(stop.rule, stop.detail, loop.overrides[used].by, used))
     if stops:
         return Done(loop.best, False, tuple(stops), tuple(lifted))
     if evaluation is None:
@@ -336,7 +335,6 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
             codes = ", ".join(dict.fromkeys(trigger.code for trigger in found))
             detail = f"Triggered by {codes}" if codes else ""
         what = (loop.id, decision.attempt, decided, reason, detail, found)
-        spoke = (*stops, *(one.stop for one in verdict.lifted))
-        labels = last.labels if last else {}
+        spoke, labels = (*stops, *verdict.lifted), last.labels if last else {}
         reasons.append(Reasoning(*what, spoke, verdict.lifted, standing, labels, decision.at))
     return tuple(reasons)

@@ -229,7 +229,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
 
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
-        by = (f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted)
+        by = (f"{one.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted)
         return f"again ({', '.join(by)})" if verdict.lifted else "again"
     stops = (f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by)
     return "passed" if verdict.passed else f"stopped by {'; '.join(stops)}"
