@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import Any, TypeVar, get_args, overload
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
+from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
 from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
@@ -23,7 +23,6 @@ from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
-from heedful.models.contract import Model
 from heedful.pages.report import write, write_attempt
 from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
@@ -46,6 +45,8 @@ OLDER: Mapping[str, str] = {
 }
 CHOICES = {"on_exhausted": get_args(runs.Exhausted), "on_unvalidated": get_args(Unvalidated)}
 COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and their least values
+OWN = ("function", "writer")  # fields of a stage that are no options
+OPTIONS = ["retries", "model", *(each.name for each in fields(Stage) if each.name not in OWN)]
 
 
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
@@ -110,23 +111,6 @@ class Guardrails:
         return {name: value for name, value in asdict(self).items() if name not in COUNTS}
 
 
-class StageOptions(TypedDict, total=False):
-    """The options of `Pipeline.stage`."""
-
-    name: str
-    checks: Sequence[Check]
-    evaluate: Evaluate | None
-    goals: Sequence[record.Goal | str]
-    retries: int | None
-    policy: decide.Policy | str | None
-    model: Model | Writer | str | None
-    on_exhausted: runs.Exhausted | None
-    on_unvalidated: Unvalidated | None
-    timeout: float | None
-    rerun: bool | None
-    memory_key: str | None
-
-
 class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
@@ -169,11 +153,12 @@ class Pipeline:
     @overload
     def stage(self, function: F, /) -> F: ...
     @overload
-    def stage(
-        self, function: None = None, /, **options: Unpack[StageOptions]
-    ) -> Callable[[F], F]: ...
+    def stage(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
         """Add a stage: a plain or async function of the state. Stages run in this order.
+
+        The options are `name`, `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`,
+        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
 
         The return value is the output of the stage. Later stages find it in the state under the
         name of the stage. A function that returns None changes the state itself. A parameter
@@ -186,7 +171,7 @@ class Pipeline:
         default the module and name of the function, or else the names of pipeline and stage. Raises
         InvalidInput.
         """
-        errors.check_options("a stage", options, [*StageOptions.__annotations__])
+        errors.check_options("a stage", options, OPTIONS)
         given: dict[str, Any] = {name: getattr(self, name) for name in (*CHOICES, "rerun")}
         given |= {name: value for name, value in options.items() if value is not None}
         _check_choices(given)
