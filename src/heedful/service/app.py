@@ -9,8 +9,7 @@ import errno
 import ipaddress
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
@@ -28,7 +27,6 @@ from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
 from heedful.service.middleware import Entrance
 from heedful.service.routes import ROUTERS
-from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
 
 
@@ -38,20 +36,11 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def application(setup: Setup) -> FastAPI:
     """Return the service as an ASGI application. The caller must close the store of `setup`."""
-    collector, callers = TraceCollector(setup), Callers(setup)
-
-    @asynccontextmanager
-    async def alive(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await collector.close()
-
+    callers = Callers(setup)
     app = FastAPI(
         title="heedful",
         version=__version__,
         summary="When to think again, when to stop, and never the same mistake twice.",
-        lifespan=alive,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
@@ -59,7 +48,7 @@ def application(setup: Setup) -> FastAPI:
         middleware=[Middleware(Entrance, setup=setup, callers=callers)],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
-    app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
+    app.state.setup, app.state.callers = setup, callers
     for router in ROUTERS:
         error = "refusal" if router.prefix in problems.OWN else "problem"
         answers: Any = {"default": _DESCRIPTION["errors"][error]}
@@ -164,7 +153,7 @@ async def listen(
         app,
         http="h11",
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,

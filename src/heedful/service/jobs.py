@@ -28,7 +28,7 @@ from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
-from heedful.memory.ingest import gather
+from heedful.memory.ingest import Patience, gather
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
@@ -74,7 +74,6 @@ class Work:
 # Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy by name.
 Opens = Callable[..., Run[Any]]
 ACTOR = "heedful worker"
-LONGEST = 1_000  # characters of an argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Tools(Resources):
     that open loops; a job `drive` contains one of these names. In the `mode` "full" the
     worker dreams every night, in "lite" only on request. Every night it removes the lessons that
     were not used for `unused_for` seconds, and all but the best `keep` lessons; None turns a limit
-    off.
+    off. `patience` says how long to wait until a trace is complete.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -108,6 +107,7 @@ class Tools(Resources):
     unused_for: float | None = None
     keep: int | None = None
     enabled: bool = True
+    patience: Patience = Patience()
 
     @property
     def prunes(self) -> bool:
@@ -115,34 +115,22 @@ class Tools(Resources):
         return self.unused_for is not None or self.keep is not None
 
 
-async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
-    """Reflect on the episode with this digest, or on all waiting episodes if `digest` is "".
+async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
+    """Reflect on the episode with this digest. Raises NotFound, ModelError, StoreError.
 
-    After a model error the other episodes are still tried. Raises NotFound, ModelError, StoreError,
-    and LeaseLost if another worker reflects on the episode.
+    Raises LeaseLost if another worker reflects on the episode.
     """
     if not tools.enabled:
         return
-    memory, began = tools.memory(scope), time.time()
-    if digest:
-        if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
-            return
-        state = await tools.store.read(scope, episodes.state, digest)
-        if state is None:
-            raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
-        if state != "reflected":
-            what = f"another worker reflects on episode {digest[:16]}"
-            raise errors.LeaseLost(f"{what}; try again in a few seconds")
+    memory = tools.memory(scope)
+    if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
         return
-    wrong: errors.ModelError | None = None
-    while True:
-        try:
-            if await reflect_waiting(memory, before=began, model=tools.model) is None:
-                break
-        except errors.ModelError as error:
-            wrong = error
-    if wrong is not None:
-        raise wrong
+    state = await tools.store.read(scope, episodes.state, digest)
+    if state is None:
+        raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
+    if state != "reflected":
+        what = f"another worker reflects on episode {digest[:16]}"
+        raise errors.LeaseLost(f"{what}; try again in a few seconds")
 
 
 async def embed(tools: Tools, scope: Scope) -> None:
@@ -232,9 +220,6 @@ class Job:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
             what = f"{self.task}'s arguments"
             raise errors.InvalidInput(what, dict(self.arguments), wanted) from error
-        for name, value in self.arguments.items():
-            if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
-                raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")
 
     @property
     def kind(self) -> Task:
@@ -309,7 +294,7 @@ async def do(
 
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.
-SWEEP = 60.0
+SWEEP = 5.0
 NIGHT = 86_400.0
 # The most episodes of a scope that one sweep queues, oldest first.
 MOST = 1_000
@@ -318,11 +303,10 @@ MOST = 1_000
 async def sweep(work: Work, tools: Tools) -> None:
     """In every scope, turn ended traces into episodes, and queue a job for each waiting episode.
 
-    This finds work that a process accepted before it died. Failed episodes, and episodes that a
-    worker has claimed, get no job. Raises StoreError.
+    Failed episodes, and episodes that a worker has claimed, get no job. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
-        await gather(tools.store, scope)
+        await gather(tools.store, scope, tools.patience)
         for digest in await tools.store.read(scope, episodes.left, MOST) if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
@@ -364,7 +348,7 @@ class _Entry:
 class LocalQueue(Work):
     """A job queue in this process, for a store that no other process uses; use `async with`.
 
-    It queues unfinished work every minute and maintenance every day, and tries failed jobs again.
+    It queues waiting work every few seconds and maintenance every day, and tries failed jobs again.
     On exit, running jobs have `GRACE` seconds to finish before they are cancelled. It ignores jobs
     of queues that are not in `queues`; None means all queues.
     """

@@ -14,7 +14,6 @@ from heedful import policies
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.memory.ingest import Patience
 from heedful.models.contract import Model
 from heedful.service.jobs import Depth, Resources, Work
 
@@ -36,9 +35,7 @@ class Metrics:
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.traces: Counter = Counter(
-            "heedful_traces", "Traces that ended, and refused spans", outcome, **to
-        )
+        self.refused: Counter = Counter("heedful_spans_refused", "Spans not stored", **to)
         self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
         self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
@@ -92,8 +89,7 @@ class Setup(Resources):
     Callers without a key work in `scope`; they are accepted only if `open` is True and no key
     exists. `judge` is the model of critics and of scores that callers do not report. Requests may
     name the `checks`, besides those of heedful. `policy` applies to loops without a policy.
-    `patience` says how long to wait until a trace is complete. `turns` limits how many checks run
-    in processes at the same time.
+    `turns` limits how many checks run in processes at the same time.
     """
 
     scope: Scope = Scope()
@@ -105,6 +101,5 @@ class Setup(Resources):
     reflections: Reflections = Reflections()
     guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=Work)
-    patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from contextvars import Context
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from heedful.errors import InvalidInput, StoreError
-from heedful.lessons.lesson import Scope
-from heedful.memory.ingest import gather, receive
+from heedful.errors import InvalidInput
+from heedful.memory.ingest import receive
 from heedful.memory.reflect import reflect, to_stored_episode
 from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
-from heedful.service.setup import Setup
 from heedful.service.wire import Page, cursor_from
 from heedful.store import episodes, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
-log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 _JSON = "application/json"
 Trust = Annotated[
@@ -84,8 +79,8 @@ traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 async def traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
     """Receive spans of agents over OTLP/HTTP, in any order and from any number of services.
 
-    A trace becomes one episode when its root span has ended. The answer reports spans that cannot
-    be stored as `partial_success`.
+    Soon after the root span of a trace has ended, the trace becomes one episode. The answer reports
+    spans that cannot be stored as `partial_success`.
     """
     caller.needs("approve" if trust == "operator" else "write")
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
@@ -95,8 +90,7 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
         refused = await receive(caller.setup.store, caller.scope, sent, trust)
     except (InvalidInput, ValueError, RecursionError) as error:
         raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
-    caller.setup.metrics.traces.labels("refused").inc(refused.total())
-    request.app.state.collector.soon(caller.scope)
+    caller.setup.metrics.refused.inc(refused.total())
     total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
@@ -109,56 +103,3 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
     # Protobuf writes 64-bit integers as text in JSON.
     part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
     return Response(json.dumps(part if total else {}), media_type=_JSON)
-
-
-# Seconds to wait after a trace has settled, so that no search is too early.
-MARGIN = 0.05
-
-
-class TraceCollector:
-    """Turns ended traces into episodes, in one asyncio task for each scope with waiting traces.
-
-    If a process is killed, the next process that receives spans of the scope continues. Two
-    processes may safely work on the same scope.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._tasks: dict[Scope, asyncio.Task[None]] = {}
-        self._wanted: set[Scope] = set()
-
-    def soon(self, scope: Scope) -> None:
-        """Schedule a search for ended traces of the scope; call this when spans have arrived."""
-        self._wanted.add(scope)
-        if scope not in self._tasks:
-            # The task has its own context, because it is not part of the request with the spans.
-            self._tasks[scope] = asyncio.create_task(self._look(scope), context=Context())
-
-    async def close(self) -> None:
-        """Cancel all searches; waiting spans stay in the store."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _look(self, scope: Scope) -> None:
-        setup, traces = self._setup, self._setup.metrics.traces
-        try:
-            while scope in self._wanted:
-                self._wanted.discard(scope)
-                await asyncio.sleep(setup.patience.settled + MARGIN)
-                try:
-                    result = await gather(setup.store, scope, setup.patience)
-                    for digest in result.episodes:
-                        await setup.work.defer("reflect", scope, digest=digest)
-                except StoreError as error:
-                    log.warning("traces were not gathered; heedful will try again: %s", error)
-                    self._wanted.add(scope)
-                    continue
-                traces.labels("episode").inc(len(result.episodes))
-                traces.labels("empty").inc(result.empty)
-                traces.labels("given_up").inc(result.given_up)
-                if result.again is not None:  # other traces still wait
-                    self._wanted.add(scope)
-        finally:
-            del self._tasks[scope]
