@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
-from heedful.service.jobs import Tools, sweep
+from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import MIB
 from heedful.store import episodes
 from tests.service.jobs import Handed
@@ -66,7 +66,7 @@ def project(api: Api, request: pytest.FixtureRequest) -> Runs:
 
 def test_an_episode_is_taken_once_and_handed_over(project):
     taken = project.put_in()
-    assert (taken["state"], taken["taught"]) == ("waiting", None)
+    assert taken["state"] == "waiting"
     assert project.put_in() == taken
     assert project.handed == 2 * [("reflect", {"digest": taken["digest"]})]
     [one] = project.listed()
@@ -75,28 +75,16 @@ def test_an_episode_is_taken_once_and_handed_over(project):
     assert project.listed("?state=failed") == []
 
 
-def test_an_episode_that_is_waited_for_is_reflected_on(project):
-    done = project.put_in(query="?wait=true", status=200)
-    assert (done["state"], done["taught"]["by"]) == ("reflected", "rules")
-    assert "no order A17" in done["taught"]["text"]
-    assert done["taught"]["state"] == "quarantined"
-    assert [one["created"] for one in done["taught"]["written"]] == [True, True]
-    own = [done["taught"][name] for name in ("importance", "heedful_importance", "dropped")]
-    assert own == [0.7, 0.7, []]
-    assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
-    again = project.put_in(query="?wait=true", status=200)["taught"]
-    assert [one["created"] for one in again["written"]] == [False, False]
-    assert all(one["release"] for one in again["written"])
-
-
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
-    project.put_in({**RUN, "events": events}, "?wait=1&trust=operator", 200)
+    project.put_in({**RUN, "events": events}, "?trust=operator")
+    digest = project.listed()[0]["digest"]
+    tools, scope = Tools(project.api.setup.store), Scope("acme", project.name)
+    project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
     found = project.get("reflections?kind=reflection")["items"]
     assert [one["trust"] for one in found] == ["tool"]  # its error is a tool's all the same
     project.post("traces?trust=operator", document(genai()))
     project.gathered()
-    scope = Scope("acme", project.name)
     kept = project.api.run(project.api.setup.store.read(scope, episodes.page, 1, whole=True))
     assert kept[0].record["trust"] == "operator"
 

@@ -288,7 +288,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "outcomes": {"loop": "a", "right_at_once": True, "calls": 1},
     "episodes": {"events": [{"type": "a"}]},
     "quarantine/revoke": {"source": "page one"},
-    "dreams": {"dry_run": True},
 }
 
 
@@ -300,7 +299,7 @@ async def confused(place: Place, other: Place, chance: random.Random) -> None:
         for path, body in BODIES.items():
             await place.post(path, 403, {**body, "tenant": tenant})
     if project != place.scope.project:
-        path = chance.choice(("reflections", "episodes", "quarantine", "proof", "dreams"))
+        path = chance.choice(("reflections", "episodes", "quarantine", "proof"))
         await place.get(f"{path}?project={project}", 403)
 
 

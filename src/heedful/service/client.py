@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict, replace
 from functools import cache
@@ -29,11 +29,9 @@ from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
-from heedful.loop.replay import Figures
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -168,14 +166,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
         return _read(kind, await self.call(method, *path, **options))
 
-    async def _pages(self, path: str, **query: Any) -> AsyncIterator[Plain]:
-        cursor: str | None = ""
-        while cursor is not None:
-            page = await self.call("GET", path, cursor=cursor, **query)
-            for row in page["items"]:
-                yield row
-            cursor = page["next"]
-
     # Loops: this process makes the attempts, and the service decides.
 
     async def open(
@@ -224,10 +214,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
         return cast("Plain", await self.call("GET", "loops", loop))
 
-    def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
-        """Yield summaries of the loops whose id begins with `prefix`, newest first."""
-        return self._pages("loops", prefix=prefix)
-
     async def explain(self, loop: str) -> str:
         """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
@@ -246,16 +232,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def cancel(self, loop: str, *, why: str = "") -> Verdict:
         """End a loop and return its verdict. An ended loop does not change. Raises NotFound."""
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
-
-    async def replay(
-        self, policies: Sequence[Policy | str], *, limit: int = 1_000
-    ) -> list[Figures]:
-        """Replay policies on the newest `limit` loops; return the figures of each policy.
-
-        A loop is lost if it was solved as recorded, but the policy stops before the solution.
-        """
-        body = {"policies": list(policies), "limit": limit}
-        return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory
 
@@ -348,18 +324,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
-    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
-        """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
+    async def reflect(self, episode: Episode) -> Plain:
+        """Send a finished run, and return its `digest` and its `state`; a worker reflects on it.
 
-        With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
-        `taught` is None. If the same run is sent twice, heedful reflects on it once.
+        If the same run is sent twice, heedful reflects on it once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
-
-    def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
-        """Yield the episodes in `state`, or all episodes, newest first."""
-        return self._pages("episodes", state=state)
+        return cast("Plain", await self.call("POST", "episodes", body=body))
 
 
 def _document(record: Any) -> Any:

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -16,8 +16,6 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
 from heedful.loop import codec, decide, explain, record, replay, stop
-from heedful.memory import dream, reflect
-from heedful.memory.draft import Claim
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -65,7 +63,7 @@ LoopName = Annotated[Name, AfterValidator(_loop_name)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Document = dict[str, JsonValue]
+Document = dict[str, Any]
 Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 
 
@@ -200,18 +198,11 @@ class ReplayRequest(Body):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class LiftedRule(stop.Stop):
-    """A rule that an override suspended; `override` is an index in the loop's list of overrides."""
-
-    by: str
-    override: int
-
-
 class LoopVerdict(Answer):
     """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
 
-    `attempt` is the number of attempts so far, `best` is the number of the best attempt.
+    `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
+    are rules that an override suspended; `override` is an index in the loop's list of overrides.
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
     evaluation.
     """
@@ -223,7 +214,7 @@ class LoopVerdict(Answer):
     stopped_by: list[stop.Stop] = []
     reasons: list[decide.Trigger] = []
     feedback: str = ""
-    lifted: list[LiftedRule] = []
+    lifted: list[Document] = []
     state: decide.State
     evaluated_by: list[str] = []
 
@@ -259,45 +250,12 @@ class LoopSummary(Answer):
         return cls.read(loop.usage, loop, stored.head, stored, **more)
 
 
-class AttemptRecord(Answer):
-    """An attempt of a loop; `output` is null if only its digest is stored."""
-
-    number: int
-    digest: str
-    output: JsonValue
-    evaluation: Document | None
-    usage: Document
-    repeats: int | None
-    labels: dict[str, str] = {}
-    reported_as: str = ""
-    judged_by: list[str] = []
-    vouched: bool = True
-
-    @classmethod
-    def of(cls, attempt: record.Attempt, output: Any) -> Self:
-        """Return an attempt with its output."""
-        return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
-
-
-class DecisionRecord(Answer):
-    """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
-
-    attempt: int
-    verdict: Document
-    reason: str
-    fatigue: float
-    echoes: dict[str, int]
-    at: float
-
-    @classmethod
-    def of(cls, decision: decide.Decision, reason: str) -> Self:
-        """Return a decision with the code of its reason."""
-        verdict = codec.verdict_to(decision.verdict)
-        return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
-
-
 class LoopRecord(LoopSummary):
-    """A loop with its attempts (`made`), its decisions, and its latest verdict."""
+    """A loop with its attempts (`made`), its decisions, and its latest verdict.
+
+    The `output` of an attempt is null if only its digest is stored. A decision has the fatigue of
+    the loop at that time, and the code of the reason.
+    """
 
     task: JsonValue
     context: JsonValue
@@ -306,8 +264,8 @@ class LoopRecord(LoopSummary):
     policy: Document
     usage: Document
     cancelled: str
-    made: list[AttemptRecord]
-    decisions: list[DecisionRecord]
+    made: list[Document]
+    decisions: list[Document]
     overrides: list[record.Override]
     verdict: LoopVerdict
 
@@ -315,14 +273,24 @@ class LoopRecord(LoopSummary):
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
         loop, decisions = stored.loop, stored.decisions
+        made = [
+            {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
+            for one, output in zip(loop.attempts, stored.values, strict=True)
+        ]
         reasons = [one.reason for one in decide.reasoning(loop, decisions)]
-        return cls.of(
-            stored,
-            usage=codec.to_document(loop.usage),
-            made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
-            decisions=list(map(DecisionRecord.of, decisions, reasons)),
-            verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
-        )
+        decided = [
+            {
+                "attempt": one.attempt,
+                "verdict": codec.verdict_to(one.verdict),
+                "reason": reason,
+                **asdict(one.standing),
+                "at": one.at,
+            }
+            for one, reason in zip(decisions, reasons, strict=True)
+        ]
+        verdict = LoopVerdict.of(decide.latest_verdict(decisions), loop)
+        usage = codec.to_document(loop.usage)
+        return cls.of(stored, usage=usage, made=made, decisions=decided, verdict=verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,46 +341,12 @@ class NewEpisode(Body):
     omitted: _Count = 0
 
 
-RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
-
-
-class ReflectionOutcome(Answer):
-    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
-
-    `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
-    recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
-    events do not contain. `known` is how often the failure was seen before. `written` names the
-    stored lessons. If one waits in quarantine, `release` is the command that releases it.
-    """
-
-    text: str
-    by: str
-    strategy: str | None
-    importance: float
-    heedful_importance: float
-    confidence: float
-    dropped: tuple[Claim, ...]
-    state: lessons.State
-    trust: lessons.Trust
-    release: str
-    known: int
-    written: tuple[RememberedAnswer, ...]
-
-    @classmethod
-    def of(cls, result: reflect.Reflected) -> Self:
-        """Return the outcome of a reflection."""
-        rule = result.strategy.text if result.strategy else None
-        own = result.reflection.importance
-        return cls.read(result, strategy=rule, written=result.stored, heedful_importance=own)
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodeReceipt:
-    """An accepted episode; `taught` is the lesson from it, if the call waited for a lesson."""
+    """An accepted episode."""
 
     digest: str
     state: EpisodeState
-    taught: ReflectionOutcome | None = None
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
@@ -447,8 +381,14 @@ class NewLesson(Body):
     context: Long = ""
 
 
-class LessonSummary(Answer):
-    """A summary of a lesson."""
+RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
+
+
+class LessonRow(Answer):
+    """A lesson, without text from tools and documents. Times are in seconds since 1970.
+
+    `edition` is the entity tag of the lesson.
+    """
 
     id: int
     kind: str
@@ -459,14 +399,6 @@ class LessonSummary(Answer):
     state: lessons.State
     trust: lessons.Trust
     seen: int
-
-
-class LessonRow(LessonSummary):
-    """A lesson, without text from tools and documents. Times are in seconds since 1970.
-
-    `edition` is the entity tag of the lesson.
-    """
-
     pattern: str
     importance: float
     useful: float
@@ -522,22 +454,17 @@ class ActionQuestion(Body):
 ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
 
 
-class SeenLesson(LessonSummary):
-    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
-
-    entry: int
-
-
 class SeenAnswer(Answer):
     """How often an error was seen, its lessons, and `why` similar errors were counted too.
 
-    Of a text with several lines, `lines` are the errors that are known. `release` is the command
-    that releases the lessons that wait in quarantine.
+    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
+    `lines` are the errors that are known. `release` is the command that releases the lessons that
+    wait in quarantine.
     """
 
     signature: str
     count: int
-    lessons: list[SeenLesson]
+    lessons: list[Document]
     why: list[str]
     lines: list[str]
     release: str
@@ -624,7 +551,7 @@ class ProofAnswer:
     holdout: float
 
 
-# Quarantine and dreams
+# Quarantine
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
@@ -637,27 +564,7 @@ class Revocation(Body):
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationAnswer(trust.RevocationResult):
-    """The numbers of rows that a revocation removed, or would remove with `dry_run`."""
-
-    source: str
-    revoked: bool
-
-
-class NewDream(Body):
-    """A consolidation: "lite" compares all lessons, "full" only with those of the last 24 hours."""
-
-    mode: Literal["lite", "full"] = "lite"
-    dry_run: bool = False
-
-
-DreamRecord = Annotated[
-    dream.Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
-]
-
-
-# Keys and the audit
+# Keys
 
 
 class NewKey(Body):
@@ -680,15 +587,3 @@ class SecretKey(Key):
 
 
 NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
-
-
-class AuditEntry(Answer):
-    """An action and its author; `hash` covers the entry and the hash of the previous entry."""
-
-    n: int
-    at: float
-    by: str
-    action: str
-    subject: str
-    detail: dict[str, Any]
-    hash: str

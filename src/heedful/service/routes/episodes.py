@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from heedful.errors import InvalidInput
 from heedful.memory.ingest import receive
-from heedful.memory.reflect import reflect, to_stored_episode
+from heedful.memory.reflect import to_stored_episode
 from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
-from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
-from heedful.service.wire import Page, cursor_from
+from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode
+from heedful.service.wire import Page
 from heedful.store import episodes, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -33,7 +33,6 @@ async def create(
     new: NewEpisode,
     caller: Writing,
     response: Response,
-    wait: Annotated[bool, Query(description="Reflect on the run before answering.")] = False,
     trust: Trust = "external",
 ) -> EpisodeReceipt:
     """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
@@ -46,20 +45,12 @@ async def create(
     caller.needs("approve" if trust == "operator" else "write")
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
-    taught: ReflectionOutcome | None = None
-    if wait:
-        model = caller.setup.model
-        result = await reflect(episode, memory=caller.memory, model=model, trust=trust)
-        assert result is not None
-        taught = ReflectionOutcome.of(result)
-        state: records.EpisodeState = "waiting" if result.busy else "reflected"
-    else:
-        stored = await asyncio.to_thread(to_stored_episode, episode, trust)
-        state = await episodes.put(caller.setup.store, caller.scope, stored)
-        if state != "reflected":
-            await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await episodes.put(caller.setup.store, caller.scope, stored)
+    if state != "reflected":
+        await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
-    return EpisodeReceipt(episode.digest, state, taught)
+    return EpisodeReceipt(episode.digest, state)
 
 
 @router.get("/episodes")
@@ -67,8 +58,7 @@ async def listed(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    before = cursor_from(page.cursor, str) or ""
-    rows = await caller.read(episodes.page, page.limit + 1, state or "", before)
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", page.cursor or "")
     return Page[EpisodeRow].of(rows, page.limit, "digest")
 
 

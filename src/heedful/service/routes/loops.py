@@ -30,7 +30,7 @@ from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
 from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
-from heedful.service.wire import Page, cursor_from
+from heedful.service.wire import Page
 from heedful.store import loops as loop_store
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
@@ -76,8 +76,7 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
-    before = cursor_from(page.cursor, str) or ""
-    rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
+    rows = await caller.read(loop_store.newest, page.limit + 1, prefix, page.cursor or "")
     return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 
 

@@ -1,11 +1,11 @@
-"""Routes for the memory of a project: recall, proof, lessons, quarantine and dreams."""
+"""Routes for the memory of a project: recall, proof, lessons and quarantine."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
@@ -14,13 +14,12 @@ from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import LARGEST_ID, Page, cursor_from
+from heedful.service.wire import LARGEST_ID, Page
 from heedful.store import exposures, patterns
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -92,7 +91,7 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
-        lessons=[schemas.SeenLesson(**lesson) for lesson in answer.lessons],
+        lessons=list(answer.lessons),
         why=list(answer.group.why) if answer.group else [],
         lines=list(answer.lines),
         release=answer.release,
@@ -151,8 +150,7 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[schemas.LessonRow]:
     """List the lessons that match all filters, newest first."""
-    before = cursor_from(page.cursor, int) or LARGEST_ID
-    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
+    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", page.id or LARGEST_ID)
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
     return Page[schemas.LessonRow].of(rows, page.limit, "id")
 
@@ -194,20 +192,19 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the lessons in quarantine that wait for a ruling, newest first."""
-    after = cursor_from(page.cursor, int)
-    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
+    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=page.id)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
 
 @quarantine.post("/revoke")
-async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
+async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     """Remove a source and all derived from it, also lessons of loops whose prompts had its text."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
-    return schemas.RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
+    return {"source": body.source, "revoked": not body.dry_run, **asdict(removed)}
 
 
 @quarantine.get("/{id}")
@@ -216,44 +213,17 @@ async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
     return await caller.memory.quarantine.show(id)
 
 
-@quarantine.post("/{id}/release")
-async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Release a lesson from quarantine, with the trust `operator`; the ruling is recorded."""
-    caller.record("quarantine.release", str(id), project=caller.scope.project, why=body.why)
-    await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
-    return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
+@quarantine.post("/{id}/{ruling}")
+async def rule(
+    id: Id, ruling: Literal["release", "reject"], body: schemas.Reason, caller: Approving
+) -> Document:
+    """Release a lesson from quarantine with the trust `operator`, or reject and retire it.
 
-
-@quarantine.post("/{id}/reject")
-async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Retire a lesson in quarantine; its text is never recalled. The ruling is recorded."""
-    caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
-    await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
-    return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
-
-
-dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
-
-
-@dreams.post("")
-async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
-    """Merge lessons that say the same, unless recall gets worse; a rollback undoes the merge."""
-    if not body.dry_run:
-        caller.record("dream", caller.scope.project, mode=body.mode)
-    return await consolidate(caller.memory, by=caller.by, mode=body.mode, dry_run=body.dry_run)
-
-
-@dreams.get("", name="log")
-async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
-    """List the dreams, newest first; `nothing` says why a dream changed nothing."""
-    before = cursor_from(page.cursor, int)
-    rows = await Dreams(caller.memory).log(page.limit + 1, before)
-    return Page[schemas.DreamRecord].of(rows, page.limit, "id")
-
-
-@dreams.post("/{id}/rollback")
-async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Undo a dream and return the number of restored `lessons`; changes after the dream remain."""
-    caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
-    back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
-    return {"id": id, "lessons": back}
+    The text of a rejected lesson is never recalled. The ruling is recorded.
+    """
+    caller.record(f"quarantine.{ruling}", str(id), project=caller.scope.project, why=body.why)
+    held = caller.memory.quarantine
+    decide = held.release if ruling == "release" else held.reject
+    await decide([id], by=caller.by, why=body.why)
+    state = "candidate" if ruling == "release" else "retired"
+    return {"id": id, "state": state, "by": caller.by, "why": body.why}
