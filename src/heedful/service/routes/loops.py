@@ -152,9 +152,10 @@ Spec = Mapping[str, Any]
 Check = Callable[..., Any]
 # These checks use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
-# These checks may take long, so they run in a process that ends after `SECONDS`.
+# These checks may take long, so they run in a process. To judge an output, it has `SECONDS`, and to
+# start and make the check `START` seconds.
 SLOW = ("insights", "json_schema", "precision", "predictions")
-SECONDS = 5.0
+SECONDS, START = 5.0, 30.0
 # Arguments of these checks that may be data; a text would be the path of a file.
 PATHS = ("source", "results")
 CRITICS = ("critic", "critics")
@@ -196,7 +197,7 @@ async def _check(spec: Spec, setup: Setup) -> Check:
             raise InvalidInput(what, spec[path], "data or left out: it is no path")
     check = _Apart(name, spec, setup.turns)
     try:
-        refusal = await check.run(_refusal)
+        refusal = await check.run(START, _refusal)
     except TimeoutError as error:
         raise InvalidInput(f"check {name!r}", "too complex", "simpler") from error
     if refusal:
@@ -229,7 +230,7 @@ class _Aside:
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """Runs a check in a process, which is killed after `SECONDS`; it first acquires `turns`."""
+    """Runs a check in a process that is killed if it is slow; it first acquires `turns`."""
 
     name: str
     spec: Spec
@@ -237,15 +238,15 @@ class _Apart:
 
     async def __call__(self, candidate: Any, context: evaluate.Context) -> Any:
         try:
-            return await self.run(_findings, candidate, context)
+            return await self.run(SECONDS, _findings, candidate, context)
         except TimeoutError:
             what = f"{self.name} did not end within {SECONDS:g} s"
             return Finding(self.name, what, "Answer with less.", key=f"{self.name} time-out")
 
-    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the value of `function(spec, …)`. Raises TimeoutError."""
         run = partial(to_process.run_sync, function, self.spec, *arguments, cancellable=True)
-        async with self.turns, asyncio.timeout(SECONDS):
+        async with self.turns, asyncio.timeout(seconds):
             while True:
                 with suppress(BrokenWorkerProcess):  # it was killed; there will be another
                     return await run()
