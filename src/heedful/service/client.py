@@ -218,21 +218,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
 
-    async def override(
-        self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
-    ) -> Verdict:
-        """Let a loop continue past one rule for `decisions` decisions, and return the new verdict.
-
-        The override expires at `until`, in seconds since 1970. The service records the name of the
-        key as the actor. Raises OverrideRefused, NotFound, Forbidden.
-        """
-        body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
-        return verdict(await self.call("POST", "loops", loop, "overrides", body=body))
-
-    async def cancel(self, loop: str, *, why: str = "") -> Verdict:
-        """End a loop and return its verdict. An ended loop does not change. Raises NotFound."""
-        return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
-
     # Memory
 
     async def remember(

@@ -15,12 +15,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
-from heedful.loop import codec, decide, explain, record, replay, stop
+from heedful.loop import codec, decide, record, replay, stop
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
+from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
@@ -293,19 +293,6 @@ class LoopRecord(LoopSummary):
         return cls.of(stored, usage=usage, made=made, decisions=decided, verdict=verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class LoopExplanation:
-    """Why a loop continued and stopped; `would_change` lists what would alter the verdict.
-
-    If nothing would alter it, `otherwise` says why.
-    """
-
-    text: str
-    lines: tuple[explain.Line, ...]
-    would_change: list[str]
-    otherwise: str
-
-
 ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
 
 
@@ -339,14 +326,6 @@ class NewEpisode(Body):
     tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
     usage: _Usage = record.NOTHING
     omitted: _Count = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeReceipt:
-    """An accepted episode."""
-
-    digest: str
-    state: EpisodeState
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
@@ -509,22 +488,17 @@ class LessonQuery(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class ExposureCount:
-    """The number of lessons shown to a loop, and the number withheld from it at random."""
-
-    loop: str
-    shown: int
-    withheld: int
-
-
-@dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged."""
+    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged.
+
+    `exposure` has the `loop`, the number of lessons `shown` to it, and the number `withheld` from
+    it at random; it is null without a loop.
+    """
 
     items: list[RecallItem]
     messages: list[Message]
     text: str
-    exposure: ExposureCount | None
+    exposure: Document | None
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]

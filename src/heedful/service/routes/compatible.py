@@ -79,12 +79,6 @@ class LoopCompletion(Flags):
 class OverrideRequest(Flags):
     """The limits to override at the next decision, and the reason."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        json_schema_extra={
-            "anyOf": [{"required": [flag], "properties": {flag: {"const": True}}} for flag in FLAGS]
-        }
-    )
-
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
 

@@ -14,7 +14,7 @@ from heedful.memory.reflect import to_stored_episode
 from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
-from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode
+from heedful.service.schemas import Document, EpisodeRow, NewEpisode
 from heedful.service.wire import Page
 from heedful.store import episodes, records
 from heedful.traces.episode import Limits
@@ -28,13 +28,13 @@ Trust = Annotated[
 ]
 
 
-@router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
+@router.post("/episodes", status_code=202, responses={200: {"model": Document}})
 async def create(
     new: NewEpisode,
     caller: Writing,
     response: Response,
     trust: Trust = "external",
-) -> EpisodeReceipt:
+) -> Document:
     """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
 
     200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
@@ -50,7 +50,7 @@ async def create(
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
-    return EpisodeReceipt(episode.digest, state)
+    return {"digest": episode.digest, "state": state}
 
 
 @router.get("/episodes")

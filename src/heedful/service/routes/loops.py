@@ -81,12 +81,20 @@ async def loops(
 
 
 @router.get("/loops/{id:path}/explain")
-async def explain(id: Id, caller: Reading) -> schemas.LoopExplanation:
-    """Explain why a loop continued, why it stopped, and what would have changed the verdict."""
+async def explain(id: Id, caller: Reading) -> schemas.Document:
+    """Explain why a loop continued, why it stopped, and what would have changed the verdict.
+
+    If nothing would have changed it, `otherwise` says why.
+    """
     stored = await caller.read(loop_store.read, id)
     why = await asyncio.to_thread(loop_store.explained, stored)
     changes = list(map(str, why.would_change))
-    return schemas.LoopExplanation(str(why), why.lines, changes, why.otherwise)
+    return {
+        "text": str(why),
+        "lines": why.lines,
+        "would_change": changes,
+        "otherwise": why.otherwise,
+    }
 
 
 @router.get("/loops/{id:path}")

@@ -48,7 +48,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         if briefing.exposures:  # recorded before the prompt that may cause an outcome
             await caller.write(exposures.remember, (), exposures=briefing.exposures)
         shown = sum(exposure.shown for exposure in briefing.exposures)
-        exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
+        withheld = len(briefing.exposures) - shown
+        exposure = {"loop": body.loop, "shown": shown, "withheld": withheld}
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
@@ -91,7 +92,7 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
-        lessons=list(answer.lessons),
+        lessons=list(map(dict, answer.lessons)),
         why=list(answer.group.why) if answer.group else [],
         lines=list(answer.lines),
         release=answer.release,
