@@ -5,7 +5,6 @@ heedful does not limit how slowly the headers of a request arrive; a reverse pro
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import json
 import socket
@@ -105,14 +104,9 @@ def bound(host: str, port: int) -> socket.socket:
         # it, the body of an answer waits 40 ms until the client acknowledges the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
-    except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {host!r} is not an address of this machine: {error}") from error
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            free = "choose another with --port, or 0 for any free port"
-            raise UsageError(f"{where} is already used by another program; {free}") from error
-        what = f"the service cannot listen on {where}: {error.strerror}"
-        raise UsageError(f"{what}; choose another --host, or a port above 1023") from error
+    except (OSError, UnicodeError) as error:
+        todo = "choose another --host or --port; --port 0 takes any free port"
+        raise UsageError(f"the service cannot listen on {where}: {error}; {todo}") from error
 
 
 def loopback(listener: socket.socket) -> bool:
