@@ -16,7 +16,6 @@ from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote, urlsplit
-from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -51,9 +50,9 @@ class Client(AbstractAsyncContextManager["Client"]):
     If the service is unreachable, busy or broken, a call is tried `retries` more times with growing
     pauses. Each try has `timeout` seconds. A call takes effect only once, however often it is
     tried. The key is sent only over https or to this machine, unless `insecure` is True.
-    `transport` is an httpx transport with your proxies and certificates. Several event loops may
-    use one client. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also
-    Unreachable and Refused. Raises InvalidInput, PackageMissing.
+    `transport` is an httpx transport with your proxies and certificates. Use a client in one event
+    loop. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also Unreachable
+    and Refused. Raises InvalidInput, PackageMissing.
     """
 
     def __init__(
@@ -80,13 +79,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         self.project: str = project
         self._retries, self._lost = retries, httpx.TransportError
         auth = {"authorization": f"Bearer {key}"} if key else {}
-        self._open: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+        self._http = httpx.AsyncClient(
             headers={"content-type": "application/json", "accept": "application/json", **auth},
             timeout=httpx.Timeout(timeout),
             transport=transport,
             trust_env=False,  # the library reads no environment variable
         )
-        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r}, project={self.project!r})"
@@ -95,10 +93,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections of this event loop; a later call opens new ones."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.aclose()
+        """Close the connections."""
+        await self._http.aclose()
 
     async def call(
         self,
@@ -118,7 +114,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data: {error}") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
-        request = self._pool().build_request(
+        request = self._http.build_request(
             method,
             "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
             params={k: v for k, v in (query | {"project": self.project}).items() if v},
@@ -142,7 +138,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
             try:
-                answer = await self._pool().send(request)
+                answer = await self._http.send(request)
             except self._lost as error:
                 if tries >= self._retries:
                     raise errors.Unreachable(self.url, type(error).__name__, str(error)) from error
@@ -156,12 +152,6 @@ class Client(AbstractAsyncContextManager["Client"]):
                 pause += wait
             tries += 1
             await asyncio.sleep(pause)
-
-    def _pool(self) -> httpx.AsyncClient:
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            self._pools[loop] = self._open()
-        return self._pools[loop]
 
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
         return _read(kind, await self.call(method, *path, **options))

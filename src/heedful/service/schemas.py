@@ -15,13 +15,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
-from heedful.loop import codec, decide, record, replay, stop
+from heedful.loop import codec, decide, record, stop
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
-from heedful.traces.episode import Ended, Event, Fault
+from heedful.traces.episode import Ended
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
 
@@ -293,34 +293,20 @@ class LoopRecord(LoopSummary):
         return cls.of(stored, usage=usage, made=made, decisions=decided, verdict=verdict)
 
 
-ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
-
-
-class ReplayAnswer(Answer):
-    """The figures of the recorded loops, and the figures of each policy on the same loops."""
-
-    recorded: ReplayFigures
-    policies: list[ReplayFigures]
-
-
 # Episodes
-
-_Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
-_Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-_Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
-
 
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 
-    Times of events are in seconds since 1970 or in ISO 8601.
+    An event has a `type`, and may have the other fields of `heedful.Event`. Times are in seconds
+    since 1970 or in ISO 8601. A fault has a `category`, a `message` and a `context`.
     """
 
-    events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
+    events: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
     outcome: Ended | None = None
     task: Long | None = None
     goal: Long = ""
-    fault: Annotated[Fault, Shape(category=Name)] | None = None
+    fault: Document | None = None
     id: Short = ""
     session: Short = ""
     tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
@@ -394,7 +380,7 @@ class LessonRow(Answer):
 
 
 class LessonEdit(Body):
-    """Changes to a lesson; at least one is needed.
+    """Changes to a lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
     being grouped with similar patterns.
@@ -405,12 +391,6 @@ class LessonEdit(Body):
     apart: bool | None = None
     restored: Literal[True] | None = None
     why: Short = ""
-
-    @model_validator(mode="after")
-    def _is_not_empty(self) -> Self:
-        if (self.pinned, self.apart, self.restored) == (None, None, None):
-            raise ValueError("give pinned, apart or restored")
-        return self
 
 
 class Question(Body):
@@ -431,22 +411,6 @@ class ActionQuestion(Body):
 
 
 ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
-
-
-class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` similar errors were counted too.
-
-    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
-    `lines` are the errors that are known. `release` is the command that releases the lessons that
-    wait in quarantine.
-    """
-
-    signature: str
-    count: int
-    lessons: list[Document]
-    why: list[str]
-    lines: list[str]
-    release: str
 
 
 # Recall and proof

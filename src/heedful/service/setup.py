@@ -24,8 +24,6 @@ class Metrics:
     """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Without this call, each counter also exports its creation time. It affects all metrics.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)

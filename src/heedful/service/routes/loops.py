@@ -10,7 +10,7 @@ import json
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
@@ -137,7 +137,7 @@ async def validate(body: schemas.StageOutput, caller: Writing) -> StageGuardrail
 
 
 @router.post("/replay")
-async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.ReplayAnswer:
+async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Document:
     """Replay policies on recorded loops: count each policy's attempts and lost loops.
 
     A loop is lost if it was solved as recorded, but the policy stops before the solution. Nothing
@@ -150,8 +150,9 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     if not whole.loops:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
-    # No recorded attempt is beyond the record.
-    return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
+    whole = replace(whole, beyond=0)  # no recorded attempt is beyond the record
+    first, *others = ({**asdict(row), "lost": row.lost} for row in (whole, *rows))
+    return {"recorded": first, "policies": others}
 
 
 # Checks that a request names

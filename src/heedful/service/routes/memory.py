@@ -86,17 +86,22 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 
 @lessons.post("/seen")
-async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
-    """Return how often an error was seen, its lessons, and why similar errors were counted too."""
+async def seen(body: schemas.Question, caller: Reading) -> Document:
+    """Return how often an error was seen, its lessons, and `why` similar errors were counted too.
+
+    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
+    `lines` are the errors that are known. `release` is the command that releases the lessons that
+    wait in quarantine.
+    """
     answer = await caller.memory.seen(body.error_type, body.text)
-    return schemas.SeenAnswer(
-        signature=signature(body.error_type, redact(body.text)).digest,
-        count=answer.count,
-        lessons=list(map(dict, answer.lessons)),
-        why=list(answer.group.why) if answer.group else [],
-        lines=list(answer.lines),
-        release=answer.release,
-    )
+    return {
+        "signature": signature(body.error_type, redact(body.text)).digest,
+        "count": answer.count,
+        "lessons": answer.lessons,
+        "why": answer.group.why if answer.group else (),
+        "lines": answer.lines,
+        "release": answer.release,
+    }
 
 
 @lessons.post("/before")
