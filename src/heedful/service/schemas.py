@@ -75,20 +75,6 @@ class Body(BaseModel):
     tenant: str | None = None
 
 
-class Answer(BaseModel):
-    """The body of an answer, which always contains all fields."""
-
-    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
-
-    @classmethod
-    def read(cls, *records: object, **fields: Any) -> Self:
-        """Return an answer; fields that are not in `fields` are copied from the `records`."""
-        others = cls.model_fields.keys() - fields.keys()
-        for one in records:
-            fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
-        return cls(**fields)
-
-
 class Reason(Body):
     """The reason for an action. The service records it."""
 
@@ -198,7 +184,7 @@ class ReplayRequest(Body):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
-class LoopVerdict(Answer):
+class LoopVerdict(BaseModel):
     """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
 
     `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
@@ -206,6 +192,8 @@ class LoopVerdict(Answer):
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
     evaluation.
     """
+
+    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
 
     decision: Literal["again", "done"]
     attempt: int
@@ -228,69 +216,55 @@ class LoopVerdict(Answer):
         return cls(**plain, decision=plain["verdict"], state=state, evaluated_by=by)
 
 
-class LoopSummary(Answer):
-    """A summary of a loop; times are in seconds since 1970."""
-
-    id: str
-    state: decide.State
-    stopped_by: list[str]
-    attempts: int
-    best: int | None
-    calls: int
-    tokens: int
-    created: float
-    updated: float
-
-    @classmethod
-    def of(cls, stored: StoredLoop, **more: Any) -> Self:
-        """Return the summary of a stored loop."""
-        verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
-        more |= {"state": decide.state_after(verdict), "attempts": len(loop.attempts)}
-        more["stopped_by"] = [stop.rule for stop in getattr(verdict, "stopped_by", ())]
-        return cls.read(loop.usage, loop, stored.head, stored, **more)
+def loop_summary(stored: StoredLoop) -> Document:
+    """Return a summary of a loop; times are in seconds since 1970."""
+    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
+    return {
+        "id": loop.id,
+        "state": decide.state_after(verdict),
+        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+        "attempts": len(loop.attempts),
+        "best": loop.best,
+        "calls": loop.usage.calls,
+        "tokens": loop.usage.tokens,
+        "created": stored.created,
+        "updated": stored.updated,
+    }
 
 
-class LoopRecord(LoopSummary):
-    """A loop with its attempts (`made`), its decisions, and its latest verdict.
+def loop_record(stored: StoredLoop) -> Document:
+    """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
     The `output` of an attempt is null if only its digest is stored. A decision has the fatigue of
     the loop at that time, and the code of the reason.
     """
-
-    task: JsonValue
-    context: JsonValue
-    memory_key: str
-    goals: list[Document]
-    policy: Document
-    usage: Document
-    cancelled: str
-    made: list[Document]
-    decisions: list[Document]
-    overrides: list[record.Override]
-    verdict: LoopVerdict
-
-    @classmethod
-    def whole(cls, stored: StoredLoop) -> Self:
-        """Return a stored loop with its attempts and decisions."""
-        loop, decisions = stored.loop, stored.decisions
-        made = [
-            {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
-            for one, output in zip(loop.attempts, stored.values, strict=True)
-        ]
-        reasons = [one.reason for one in decide.reasoning(loop, decisions)]
-        decided = [
-            {
-                "attempt": one.attempt,
-                "verdict": codec.verdict_to(one.verdict),
-                "reason": reason,
-                **asdict(one.standing),
-                "at": one.at,
-            }
-            for one, reason in zip(decisions, reasons, strict=True)
-        ]
-        verdict = LoopVerdict.of(decide.latest_verdict(decisions), loop)
-        usage = codec.to_document(loop.usage)
-        return cls.of(stored, usage=usage, made=made, decisions=decided, verdict=verdict)
+    loop, decisions, head = stored.loop, stored.decisions, stored.head
+    made = [
+        {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
+        for one, output in zip(loop.attempts, stored.values, strict=True)
+    ]
+    reasons = [one.reason for one in decide.reasoning(loop, decisions)]
+    decided = [
+        {
+            "attempt": one.attempt,
+            "verdict": codec.verdict_to(one.verdict),
+            "reason": reason,
+            **asdict(one.standing),
+            "at": one.at,
+        }
+        for one, reason in zip(decisions, reasons, strict=True)
+    ]
+    names = ("task", "context", "memory_key", "goals", "policy")
+    return {
+        **loop_summary(stored),
+        **{name: getattr(head, name) for name in names},
+        "usage": codec.to_document(loop.usage),
+        "cancelled": loop.cancelled,
+        "made": made,
+        "decisions": decided,
+        "overrides": list(map(asdict, loop.overrides)),
+        "verdict": LoopVerdict.of(decide.latest_verdict(decisions), loop),
+    }
 
 
 # Episodes
@@ -347,36 +321,6 @@ class NewLesson(Body):
 
 
 RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
-
-
-class LessonRow(Answer):
-    """A lesson, without text from tools and documents. Times are in seconds since 1970.
-
-    `edition` is the entity tag of the lesson.
-    """
-
-    id: int
-    kind: str
-    signature: str
-    error_type: str
-    text: str
-    tags: list[str]
-    state: lessons.State
-    trust: lessons.Trust
-    seen: int
-    pattern: str
-    importance: float
-    useful: float
-    helped: int
-    hurt: int
-    source: str
-    pinned: bool
-    apart: bool
-    first_seen: float
-    last_seen: float
-    last_shown: float
-    meta: dict[str, Any]
-    edition: str
 
 
 class LessonEdit(Body):

@@ -28,7 +28,7 @@ from heedful.loop.replay import compare
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
-from heedful.service.schemas import LoopRecord, LoopVerdict
+from heedful.service.schemas import Document, LoopVerdict, loop_record, loop_summary
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import loops as loop_store
@@ -36,7 +36,7 @@ from heedful.store import loops as loop_store
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")]
-CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": LoopRecord}}
+CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": Document}}
 
 
 # Ids may contain slashes, so longer paths are matched first.
@@ -59,14 +59,14 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
-async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
+async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
     options = body.model_dump(exclude={"tenant", "task", "policy"})
     rules = caller.setup.policy if body.policy is None else policy(body.policy)
     options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
     opened = await reports.open_loop(id, body.task, **options)
     response.status_code = 201 if opened.created else 200
-    return LoopRecord.whole(opened.stored)
+    return loop_record(opened.stored)
 
 
 @router.get("/loops")
@@ -74,14 +74,14 @@ async def loops(
     caller: Reading,
     page: Paged,
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
-) -> Page[schemas.LoopSummary]:
+) -> Page[Document]:
     """List the loops of a project, newest first."""
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, page.cursor or "")
-    return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
+    return Page[Document].of(list(map(loop_summary, rows)), page.limit, "id")
 
 
 @router.get("/loops/{id:path}/explain")
-async def explain(id: Id, caller: Reading) -> schemas.Document:
+async def explain(id: Id, caller: Reading) -> Document:
     """Explain why a loop continued, why it stopped, and what would have changed the verdict.
 
     If nothing would have changed it, `otherwise` says why.
@@ -98,9 +98,9 @@ async def explain(id: Id, caller: Reading) -> schemas.Document:
 
 
 @router.get("/loops/{id:path}")
-async def loop(id: Id, caller: Reading) -> LoopRecord:
+async def loop(id: Id, caller: Reading) -> Document:
     """Return a whole loop."""
-    return LoopRecord.whole(await caller.read(loop_store.read, id))
+    return loop_record(await caller.read(loop_store.read, id))
 
 
 @router.post("/loops/{id:path}/cancel")
@@ -137,7 +137,7 @@ async def validate(body: schemas.StageOutput, caller: Writing) -> StageGuardrail
 
 
 @router.post("/replay")
-async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Document:
+async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     """Replay policies on recorded loops: count each policy's attempts and lost loops.
 
     A loop is lost if it was solved as recorded, but the policy stops before the solution. Nothing

@@ -154,16 +154,16 @@ async def listed(
     error_type: Word = "",
     tag: Word = "",
     state: lesson.State | None = None,
-) -> Page[schemas.LessonRow]:
-    """List the lessons that match all filters, newest first."""
+) -> Page[Document]:
+    """List the lessons that match all filters, newest first; times are in seconds since 1970."""
     which = lesson.LessonFilter(kind or "", error_type, tag, state or "", page.id or LARGEST_ID)
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
-    return Page[schemas.LessonRow].of(rows, page.limit, "id")
+    return Page[Document].of(rows, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
-async def one(id: Id, caller: Reading, response: Response) -> schemas.LessonRow:
-    """Return a lesson, with its entity tag in the header `ETag`."""
+async def one(id: Id, caller: Reading, response: Response) -> Document:
+    """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`, too."""
     return _with_etag(await caller.read(patterns.one, id), response)
 
 
@@ -176,7 +176,7 @@ async def edit(
     if_match: Annotated[
         str | None, Header(description="The ETag of the lesson.", max_length=200)
     ] = None,
-) -> schemas.LessonRow:
+) -> Document:
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
@@ -187,9 +187,9 @@ async def edit(
     return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
 
 
-def _with_etag(lesson: Mapping[str, Any], response: Response) -> schemas.LessonRow:
+def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return schemas.LessonRow(**lesson)
+    return dict(lesson)
 
 
 quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
