@@ -130,10 +130,7 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 @pytest.mark.parametrize(
     ("task", "arguments", "error"),
-    [
-        ("reflekt", {}, errors.UnknownName),
-        ("drive", {"loop": "x"}, errors.InvalidInput),
-    ],
+    [("reflekt", {}, errors.UnknownName), ("drive", {"loop": "x"}, errors.InvalidInput)],
 )
 def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, arguments, error):
     with pytest.raises(error):

@@ -69,9 +69,7 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
 
 
-async def gather(
-    store: Store, scope: Scope, patience: Patience = Patience()
-) -> tuple[str, ...]:
+async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> tuple[str, ...]:
     """Make episodes of ended traces, and return the digests of the new ones. Raises StoreError.
 
     Several processes may do so at once. A trace without steps of an agent makes no episode.

@@ -269,6 +269,7 @@ def loop_record(stored: StoredLoop) -> Document:
 
 # Episodes
 
+
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 

@@ -30,10 +30,7 @@ Trust = Annotated[
 
 @router.post("/episodes", status_code=202, responses={200: {"model": Document}})
 async def create(
-    new: NewEpisode,
-    caller: Writing,
-    response: Response,
-    trust: Trust = "external",
+    new: NewEpisode, caller: Writing, response: Response, trust: Trust = "external"
 ) -> Document:
     """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
 
