@@ -1,26 +1,33 @@
-"""Routes for the memory of a project: recall, proof, lessons and quarantine."""
+"""Routes for the memory of a project: recall, proof, lessons, quarantine, episodes and traces."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.errors import InvalidInput
 from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
+from heedful.memory.ingest import receive
+from heedful.memory.reflect import to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
+from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
 from heedful.service.wire import LARGEST_ID, Page
-from heedful.store import exposures, patterns
+from heedful.store import episodes, exposures, patterns, records
+from heedful.traces.episode import Limits
+from heedful.traces.messages import EpisodeReader
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
@@ -233,3 +240,79 @@ async def rule(
     await decide([id], by=caller.by, why=body.why)
     state = "candidate" if ruling == "release" else "retired"
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
+
+
+# Finished runs of agents, sent as episodes or as OpenTelemetry traces
+
+episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+_JSON = "application/json"
+Trust = Annotated[
+    Literal["external", "operator"],
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
+]
+
+
+@episodes_router.post(
+    "/episodes", name="create", status_code=202, responses={200: {"model": Document}}
+)
+async def receive_episode(
+    new: schemas.NewEpisode, caller: Writing, response: Response, trust: Trust = "external"
+) -> Document:
+    """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
+
+    200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
+    documents and users wait in quarantine.
+    """
+    if not new.events and new.fault is None:
+        raise InvalidInput("events", [], "at least one event, or a fault")
+    caller.needs("approve" if trust == "operator" else "write")
+    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
+    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await episodes.put(caller.setup.store, caller.scope, stored)
+    if state != "reflected":
+        await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    response.status_code = 200 if state == "reflected" else 202
+    return {"digest": episode.digest, "state": state}
+
+
+@episodes_router.get("/episodes", name="listed")
+async def list_episodes(
+    caller: Reading, page: Paged, state: records.EpisodeState | None = None
+) -> Page[schemas.EpisodeRow]:
+    """List the episodes and their states, newest first."""
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", page.cursor or "")
+    return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
+
+
+traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
+
+
+@traces_router.post("/traces", name="traces", response_class=Response)
+async def receive_traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
+    """Receive spans of agents over OTLP/HTTP, in any order and from any number of services.
+
+    Soon after the root span of a trace has ended, the trace becomes one episode. The answer reports
+    spans that cannot be stored as `partial_success`.
+    """
+    caller.needs("approve" if trust == "operator" else "write")
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    body = await request.body()
+    try:
+        sent: Any = body if kind == PROTOBUF else json.loads(body)
+        refused = await receive(caller.setup.store, caller.scope, sent, trust)
+    except (InvalidInput, ValueError, RecursionError) as error:
+        raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
+    caller.setup.metrics.refused.inc(refused.total())
+    total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
+    if kind == PROTOBUF:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+
+        answer = wire.ExportTraceServiceResponse()
+        if total:
+            answer.partial_success.rejected_spans = total
+            answer.partial_success.error_message = why
+        return Response(answer.SerializeToString(), media_type=PROTOBUF)
+    # Protobuf writes 64-bit integers as text in JSON.
+    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
+    return Response(json.dumps(part if total else {}), media_type=_JSON)
