@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
-from heedful.loop import codec, decide, record, stop
+from heedful.loop import codec, decide, record
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -184,36 +184,26 @@ class ReplayRequest(Body):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
-class LoopVerdict(BaseModel):
-    """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
+def loop_verdict(
+    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+) -> Document:
+    """Return a verdict: make another attempt (`again`, with `feedback`) or stop (`done`).
 
     `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
     are rules that an override suspended; `override` is an index in the loop's list of overrides.
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
     evaluation.
     """
-
-    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
-
-    decision: Literal["again", "done"]
-    attempt: int
-    best: int | None
-    passed: bool = False
-    stopped_by: list[stop.Stop] = []
-    reasons: list[decide.Trigger] = []
-    feedback: str = ""
-    lifted: list[Document] = []
-    state: decide.State
-    evaluated_by: list[str] = []
-
-    @classmethod
-    def of(
-        cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
-    ) -> Self:
-        """Return the verdict on a loop."""
-        plain = {**codec.verdict_to(verdict), "best": loop.best, "attempt": len(loop.attempts)}
-        state, by = decide.state_after(verdict), list(evaluated_by)
-        return cls(**plain, decision=plain["verdict"], state=state, evaluated_by=by)
+    empty = {"passed": False, "stopped_by": [], "reasons": [], "feedback": "", "lifted": []}
+    plain = empty | codec.verdict_to(verdict)
+    return {
+        "decision": plain.pop("verdict"),
+        **plain,
+        "attempt": len(loop.attempts),
+        "best": loop.best,
+        "state": decide.state_after(verdict),
+        "evaluated_by": list(evaluated_by),
+    }
 
 
 def loop_summary(stored: StoredLoop) -> Document:
@@ -263,7 +253,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "made": made,
         "decisions": decided,
         "overrides": list(map(asdict, loop.overrides)),
-        "verdict": LoopVerdict.of(decide.latest_verdict(decisions), loop),
+        "verdict": loop_verdict(decide.latest_verdict(decisions), loop),
     }
 
 

@@ -28,7 +28,7 @@ from heedful.loop.replay import compare
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
-from heedful.service.schemas import Document, LoopVerdict, loop_record, loop_summary
+from heedful.service.schemas import Document, loop_record, loop_summary, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import loops as loop_store
@@ -41,7 +41,7 @@ CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model
 
 # Ids may contain slashes, so longer paths are matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
-async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> LoopVerdict:
+async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> Document:
     """Report an attempt and return whether to make another; a repeated report changes nothing.
 
     409 if a different report of the attempt exists, if the number skips an attempt, or if the loop
@@ -55,7 +55,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
-    return LoopVerdict.of(result.verdict, result.loop, result.loop.attempts[-1].judged_by)
+    return loop_verdict(result.verdict, result.loop, result.loop.attempts[-1].judged_by)
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
@@ -104,16 +104,16 @@ async def loop(id: Id, caller: Reading) -> Document:
 
 
 @router.post("/loops/{id:path}/cancel")
-async def end(id: Id, body: schemas.Reason, caller: Writing) -> LoopVerdict:
+async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
     """End a loop; a loop that has already ended does not change."""
     caller.record("loop.cancel", id, why=body.why)
     store = caller.setup.store
     verdict = await reports.cancel(store, caller.scope, id, caller.by, body.why, caller.memory)
-    return LoopVerdict.of(verdict, (await caller.read(loop_store.read, id)).loop)
+    return loop_verdict(verdict, (await caller.read(loop_store.read, id)).loop)
 
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
-async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerdict:
+async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document:
     """Let a loop continue past one rule; if only this rule stopped it, it opens again."""
     caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
     options = body.model_dump(exclude={"tenant", "rule"})
@@ -121,7 +121,7 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerd
         id, body.rule, by=caller.by, **options, store=caller.setup.store, scope=caller.scope
     )
     caller.setup.metrics.decided(verdict)
-    return LoopVerdict.of(verdict, (await caller.read(loop_store.read, id)).loop)
+    return loop_verdict(verdict, (await caller.read(loop_store.read, id)).loop)
 
 
 @router.post("/validate")
