@@ -7,5 +7,5 @@ from heedful.store import episodes
 if __name__ == "__main__":
     episodes.LEASE = 0.5
     queued.BEAT, queued.SILENT, queued.POLL = 0.2, 1.0, 0.1
-    queued.REVIVAL = "* * * * * *"
+    queued.SWEEPS = "* * * * * *"
     main()

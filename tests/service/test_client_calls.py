@@ -7,7 +7,6 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-import heedful
 from heedful import errors, telemetry
 from heedful.errors import InvalidInput, Refused, Unreachable
 from heedful.service.client import Client, refused
@@ -174,15 +173,6 @@ def test_no_key_is_in_a_representation_or_a_log(caplog, slept):
         asyncio.run(client.seen("TypeError", "x"))
     told = [repr(client), str(vars(client)), str(caught.value), caplog.text]
     assert not any("0123456789" in one for one in told)
-
-
-def test_any_event_loop_may_call():
-    client = Service(GOOD).client()
-    for _ in range(2):
-        assert asyncio.run(client.call("GET", "loops")) == {"well": "done"}
-        assert heedful.run_sync(client.call("GET", "loops")) == {"well": "done"}
-        heedful.run_sync(client.close())
-    heedful.run_sync(client.close())
 
 
 def test_without_the_package_it_says_which_extra(monkeypatch):

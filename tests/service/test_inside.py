@@ -15,7 +15,7 @@ from heedful.memory.dream import Dreams
 from heedful.memory.ingest import Patience, receive
 from heedful.models.function import Function
 from heedful.service import jobs
-from heedful.service.jobs import LONGEST, LONGEST_WAIT, TRIES, Job, LocalQueue, Tools, night, sweep
+from heedful.service.jobs import LONGEST_WAIT, TRIES, Job, LocalQueue, Tools, night, sweep
 from heedful.store import episodes, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
@@ -41,18 +41,19 @@ async def states(store, scope=SCOPE):
     return dict(await store.read(scope, episodes.counts))
 
 
-async def test_episodes_are_reflected_on_once_and_one_that_fails_holds_up_no_other(store):
-    one, *_ = await put(store, SCOPE, "pot", "pan", "lid")
+async def test_an_episode_is_reflected_on_once_also_after_a_failure(store):
+    one, two, _ = await put(store, SCOPE, "pot", "pan", "lid")
     await put(store, OTHER, "pot")
     for _ in range(3):
         await done(Tools(store), "reflect", digest=one)
     assert await states(store) == {"reflected": 1, "waiting": 2}
     assert {lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, 9)} == {1}
     with pytest.raises(errors.ModelUnavailable):
-        await done(Tools(store, ScriptedModel(AWAY, forever=True)), "reflect")
-    assert await states(store) == {"reflected": 1, "failed": 2}
-    await done(Tools(store), "reflect")
-    assert (await states(store), await states(store, OTHER)) == ({"reflected": 3}, {"waiting": 1})
+        await done(Tools(store, ScriptedModel(AWAY, forever=True)), "reflect", digest=two)
+    assert await states(store) == {"reflected": 1, "failed": 1, "waiting": 1}
+    await done(Tools(store), "reflect", digest=two)
+    waiting = {"reflected": 2, "waiting": 1}
+    assert (await states(store), await states(store, OTHER)) == (waiting, {"waiting": 1})
 
 
 async def test_an_episode_that_another_worker_holds_is_left_to_it(store):
@@ -129,13 +130,7 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 @pytest.mark.parametrize(
     ("task", "arguments", "error"),
-    [
-        ("reflekt", {}, errors.UnknownName),
-        ("drive", {"loop": "x"}, errors.InvalidInput),
-        ("reflect", {"digest": 3}, errors.InvalidInput),
-        ("reflect", {"digest": "x" * (LONGEST + 1)}, errors.InvalidInput),
-        ("reflect", {"digest": "a\x00b"}, errors.InvalidInput),
-    ],
+    [("reflekt", {}, errors.UnknownName), ("drive", {"loop": "x"}, errors.InvalidInput)],
 )
 def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, arguments, error):
     with pytest.raises(error):
@@ -170,29 +165,29 @@ def test_what_is_tried_again_and_when(error, tries, wait):
     assert jobs.again_in(error, tries) == wait
 
 
-async def test_the_same_waits_once_and_the_urgent_comes_first(store):
+async def test_the_same_waits_once(store):
     heard = Heard()
     await begun(store, SCOPE, "l1")
-    (one,) = await put(store, SCOPE, "pot")
-    work = LocalQueue(Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard)
-    await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
-    for task in ("prune", "dream", "dream", "prove", "prove"):
+    work = LocalQueue(Tools(store, loops={"short": short}), concurrency=1, listener=heard)
+    await work.defer("prove", SCOPE)
+    await asyncio.sleep(0)  # it begins; what comes then waits for it
+    for task in ("dream", "dream", "prove", "prove"):
         await work.defer(task, SCOPE)
-    await work.defer("reflect", SCOPE, digest=one)
     await work.defer("drive", SCOPE, loop="l1", by="short")
-    waiting = {("memory", "waiting"): 3, ("reflection", "waiting"): 1, ("loops", "waiting"): 1}
     depths = {(one.queue, one.state): one.number for one in await work.depth()}
-    assert depths == {("memory", "running"): 1, **waiting}
+    counts = {("memory", "running"): 1, ("memory", "waiting"): 2, ("loops", "waiting"): 1}
+    assert depths == counts
     await work.drain()
     assert await work.depth() == []
-    assert heard.ended() == ["prove", "drive", "reflect", "prove", "dream", "prune"]
+    assert sorted(heard.ended()) == ["dream", "drive", "prove", "prove"]
 
 
 async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left(store):
     work = LocalQueue(Tools(store), concurrency=4, queues=["memory"])
     for task, scope in (("dream", SCOPE), ("prove", SCOPE), ("embed", SCOPE), ("dream", OTHER)):
         await work.defer(task, scope)
-    await work.defer("reflect", SCOPE)
+    await work.defer("reflect", SCOPE, digest="0" * 64)
+    await asyncio.sleep(0)
     assert {one.state: one.number for one in await work.depth()} == {"running": 2, "waiting": 2}
     await work.drain()
 

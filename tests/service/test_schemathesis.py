@@ -50,12 +50,15 @@ EXCUSED = (
     (".* /orchestrator/.*", "at least 1 character"),
     ("POST .*", "time is "),  # a moment before 1970, or one that never was
     # One of several fields is needed, or goes without another: the words say so.
-    (".* /v1/.*", "give (the output|pinned)|at least one event|left out if a loop is given"),
+    (".* /v1/.*", "give the output|at least one event|left out if a loop is given"),
     ("PATCH .*", "send If-Match|changed meanwhile"),  # 428: it has to be the tag of what was read
     ("POST /v1/keys", "a time in the future"),
     # Callers of earlier systems rely on these answers.
     ("POST /orchestrator/loop-complete", "Invalid reflection status"),
-    ("POST /api/v1/reflections/generate", "at least one event, or an error"),
+    ("POST /orchestrator/override-guardrails/.*", "override_fatigue is"),
+    # The reader of episodes says what is wrong with an event.
+    ("POST /v1/episodes", '"code":"invalid_input"'),
+    ("POST /api/v1/reflections/generate", '"status":"error"'),
 )
 # OTLP wants an answer of 200 that tells of the spans which were refused, not a refusal of all.
 PARTIAL = ("POST /v1/traces", '"partialSuccess"')

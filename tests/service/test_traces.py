@@ -1,6 +1,5 @@
 """Episodes and traces over HTTP: taken once, reflected on, and what cannot be kept is told."""
 
-import asyncio
 import gzip
 import json
 from typing import Any
@@ -10,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
+from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import MIB
 from heedful.store import episodes
 from tests.service.jobs import Handed
@@ -42,11 +42,9 @@ class Runs(Project):
         return list(self.get(f"episodes{query}")["items"])
 
     def gathered(self) -> list[Any]:
-        async def waited() -> None:
-            looks = list(self.api.app.state.collector._tasks.values())
-            await asyncio.wait_for(asyncio.gather(*looks), 30)
-
-        self.api.run(waited())
+        setup = self.api.setup
+        tools = Tools(setup.store, patience=Patience(settled=0.0, missing=0.0))
+        self.api.run(sweep(setup.work, tools))
         return self.listed()
 
     @property
@@ -57,9 +55,7 @@ class Runs(Project):
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    patience = Patience(settled=0.01, missing=0.5)
-    folder = tmp_path_factory.mktemp("http")
-    with served(folder, patience=patience, work=Handed()) as api:
+    with served(tmp_path_factory.mktemp("http"), work=Handed()) as api:
         yield api
 
 
@@ -70,7 +66,7 @@ def project(api: Api, request: pytest.FixtureRequest) -> Runs:
 
 def test_an_episode_is_taken_once_and_handed_over(project):
     taken = project.put_in()
-    assert (taken["state"], taken["taught"]) == ("waiting", None)
+    assert taken["state"] == "waiting"
     assert project.put_in() == taken
     assert project.handed == 2 * [("reflect", {"digest": taken["digest"]})]
     [one] = project.listed()
@@ -79,28 +75,16 @@ def test_an_episode_is_taken_once_and_handed_over(project):
     assert project.listed("?state=failed") == []
 
 
-def test_an_episode_that_is_waited_for_is_reflected_on(project):
-    done = project.put_in(query="?wait=true", status=200)
-    assert (done["state"], done["taught"]["by"]) == ("reflected", "rules")
-    assert "no order A17" in done["taught"]["text"]
-    assert done["taught"]["state"] == "quarantined"
-    assert [one["created"] for one in done["taught"]["written"]] == [True, True]
-    own = [done["taught"][name] for name in ("importance", "heedful_importance", "dropped")]
-    assert own == [0.7, 0.7, []]
-    assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
-    again = project.put_in(query="?wait=true", status=200)["taught"]
-    assert [one["created"] for one in again["written"]] == [False, False]
-    assert all(one["release"] for one in again["written"])
-
-
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
-    project.put_in({**RUN, "events": events}, "?wait=1&trust=operator", 200)
+    project.put_in({**RUN, "events": events}, "?trust=operator")
+    digest = project.listed()[0]["digest"]
+    tools, scope = Tools(project.api.setup.store), Scope("acme", project.name)
+    project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
     found = project.get("reflections?kind=reflection")["items"]
     assert [one["trust"] for one in found] == ["tool"]  # its error is a tool's all the same
     project.post("traces?trust=operator", document(genai()))
     project.gathered()
-    scope = Scope("acme", project.name)
     kept = project.api.run(project.api.setup.store.read(scope, episodes.page, 1, whole=True))
     assert kept[0].record["trust"] == "operator"
 
@@ -124,15 +108,8 @@ def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
     assert project.handed == [("reflect", {"digest": episode["digest"]})]
 
 
-def counted(api: Api, outcome: str) -> float:
-    text = api.get("/metrics", key="").text
-    lines = [line for line in text.splitlines() if line.startswith("heedful_traces_total")]
-    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}.get(outcome, 0.0)
-
-
 def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_counted(project):
     [first, *rest] = genai()
-    before = {name: counted(project.api, name) for name in ("episode", "refused")}
     told = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
     assert (told["rejectedSpans"], "W3C" in told["errorMessage"]) == ("1", True)
     project.gathered()
@@ -140,19 +117,8 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     answer = ExportTraceServiceResponse.FromString(late.content)
     assert answer.partial_success.rejected_spans == len(rest)
     assert "ended" in answer.partial_success.error_message
-    project.gathered()
-    assert counted(project.api, "episode") == before["episode"] + 1
-    assert counted(project.api, "refused") == before["refused"] + 1 + len(rest)
-
-
-def test_a_queue_that_is_away_leaves_the_episode_to_be_found(project, caplog):
-    work: Any = project.api.setup.work
-    work.away = True
-    project.send(genai())
-    [episode] = project.gathered()
-    work.away = False
-    assert (episode["state"], project.handed) == ("waiting", [])
-    assert "traces were not gathered" in caplog.text
+    counted = f"heedful_spans_refused_total {1.0 + len(rest)}"
+    assert counted in project.api.get("/metrics", key="").text
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ class Crowd:
         self.keys: dict[str, str] = {}  # the tenants of their ids
         self.done: Counter[str] = Counter()
         self.refused = 0
-        setup = Setup(store, embedder=self.embedder, patience=ENDED, holdout=0.0)
+        setup = Setup(store, embedder=self.embedder, holdout=0.0)
         transport = httpx.ASGITransport(app=application(setup))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
@@ -234,7 +234,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
         one["traceId"] = trace
     await receive(place.crowd.store, place.scope, document(spans[cut:]))
     assert len(await place.read(episode_store.spans, trace)) in (0, len(spans) - cut)
-    place.episodes |= set((await gather(place.crowd.store, place.scope, ENDED)).episodes)
+    place.episodes |= set(await gather(place.crowd.store, place.scope, ENDED))
     found = await place.read(episode_store.page, 1_000, whole=True)
     assert {one.digest for one in found} == place.episodes
 
@@ -288,7 +288,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "outcomes": {"loop": "a", "right_at_once": True, "calls": 1},
     "episodes": {"events": [{"type": "a"}]},
     "quarantine/revoke": {"source": "page one"},
-    "dreams": {"dry_run": True},
 }
 
 
@@ -300,7 +299,7 @@ async def confused(place: Place, other: Place, chance: random.Random) -> None:
         for path, body in BODIES.items():
             await place.post(path, 403, {**body, "tenant": tenant})
     if project != place.scope.project:
-        path = chance.choice(("reflections", "episodes", "quarantine", "proof", "dreams"))
+        path = chance.choice(("reflections", "episodes", "quarantine", "proof"))
         await place.get(f"{path}?project={project}", 403)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.ingest import Gathered, Patience, gather, receive
+from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import LATE, Bounds
@@ -59,11 +59,11 @@ def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
             for _ in range(2):  # nothing is doubled
                 assert await receive(store, SCOPE, body) == Counter()
             if n + size < len(spans):
-                assert (await gather(store, SCOPE, Patience(settled=1e9))).episodes == ()
-        assert (await gather(store, SCOPE, PATIENT)).episodes == (whole(KINDS[kind]).digest,)
+                assert await gather(store, SCOPE, Patience(settled=1e9)) == ()
+        assert await gather(store, SCOPE, PATIENT) == (whole(KINDS[kind]).digest,)
         [(episode, trust)] = await kept(store)
         assert (episode.digest, trust) == (whole(KINDS[kind]).digest, "external")
-        assert await gather(store, SCOPE, PATIENT) == Gathered()
+        assert await gather(store, SCOPE, PATIENT) == ()
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
@@ -73,17 +73,17 @@ async def test_a_root_that_came_first_is_waited_with_for_what_is_still_missing(s
     *children, root = genai()
     grandchild = span("00000000000000aa", "00000000000000bb", "deep", (2, 3), {})
     await sent(store, [root, grandchild])
-    assert await gather(store, SCOPE, PATIENT) == Gathered(again=0.0)
+    assert await gather(store, SCOPE, PATIENT) == ()
     await sent(store, [*children, span("00000000000000bb", root["spanId"], "between", (1, 4), {})])
-    assert len((await gather(store, SCOPE, PATIENT)).episodes) == 1
+    assert len(await gather(store, SCOPE, PATIENT)) == 1
 
 
 async def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(store):
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
     await sent(store, spans)
-    assert (await gather(store, SCOPE, AT_ONCE)).episodes == ()
-    [digest] = (await gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))).episodes
+    assert await gather(store, SCOPE, AT_ONCE) == ()
+    [digest] = await gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))
     assert digest == whole(spans).digest
 
 
@@ -91,17 +91,17 @@ async def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(st
     *children, root = genai()
     called = {**children[0], "flags": 0x301}
     await sent(store, [called])
-    assert await gather(store, SCOPE, AT_ONCE) == Gathered(again=0.0)
+    assert await gather(store, SCOPE, AT_ONCE) == ()
     await sent(store, [*children[1:], root])
-    assert (await gather(store, SCOPE, PATIENT)).episodes == (whole(genai()).digest,)
+    assert await gather(store, SCOPE, PATIENT) == (whole(genai()).digest,)
 
 
 async def test_a_trace_that_never_ends_is_given_up(store):
     *children, root = genai()
     await sent(store, children)
-    assert await gather(store, SCOPE, AT_ONCE) == Gathered(again=0.0)
+    assert await gather(store, SCOPE, AT_ONCE) == ()
     ending = Patience(settled=0.0, missing=0.0, ending=-1.0)
-    assert await gather(store, SCOPE, ending) == Gathered(given_up=1)
+    assert await gather(store, SCOPE, ending) == ()
     assert await store.read(SCOPE, episode_store.spans, TRACE) == []
     assert await sent(store, [root]) == Counter({LATE: 1})
     await store.write(SCOPE, episode_store.give_up_traces, 0.0, 4e9)  # and is not known for ever
@@ -112,7 +112,7 @@ async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refuse
     spans = genai()
     await sent(store, spans)
     found = await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))
-    assert sorted(len(one.episodes) for one in found) == [0, 0, 0, 1]
+    assert sorted(len(one) for one in found) == [0, 0, 0, 1]
     late = span("00000000000000aa", spans[-1]["spanId"], "late", (2, 3), {})
     assert await sent(store, [late, spans[0]]) == Counter({LATE: 2})
     assert len(await kept(store)) == 1
@@ -124,7 +124,7 @@ async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9, 4e9)
     await sent(store, children[:1])
     assert await episode_store.finish_trace(store, SCOPE, one, None) is False
-    assert len((await gather(store, SCOPE, PATIENT)).episodes) == 1
+    assert len(await gather(store, SCOPE, PATIENT)) == 1
     assert (await kept(store))[0][0].digest == whole(genai()).digest
 
 

@@ -129,7 +129,6 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
         limits=Limits(**values.model_dump(include=LIMITS)),
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
-        patience=Patience(values.settled),
     )
 
 
@@ -146,7 +145,8 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         parts = (setup.store, setup.model, setup.embedder, setup.holdout, setup.max_entries)
-        tools = Tools(*parts, **asdict(setup.reflections))
+        patience = Patience(values.settled)
+        tools = Tools(*parts, patience=patience, **asdict(setup.reflections))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):
@@ -246,6 +246,7 @@ def worker(
         "loops": dict(map(_loop, drives or ())),
         "unused_for": None if unused_for is None else config.seconds("--unused-for", unused_for),
         "keep": keep,
+        "patience": Patience(values.settled),
         **asdict(Reflections.of(os.environ)),
     }
     names = [one.strip() for one in queues.split(",") if one.strip()]

@@ -40,21 +40,6 @@ class Patience:
     known: float = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The result of making episodes of traces.
-
-    `episodes` are the digests of the new episodes, `empty` counts traces without steps of an agent,
-    and `given_up` counts discarded traces. Call `gather` again after `again` seconds; None means
-    that no trace waits.
-    """
-
-    episodes: tuple[str, ...] = ()
-    empty: int = 0
-    given_up: int = 0
-    again: float | None = None
-
-
 async def receive(
     store: Store,
     scope: Scope,
@@ -84,25 +69,23 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
 
 
-async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:
-    """Make episodes of ended traces; several processes may do so at once. Raises StoreError."""
+async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> tuple[str, ...]:
+    """Make episodes of ended traces, and return the digests of the new ones. Raises StoreError.
+
+    Several processes may do so at once. A trace without steps of an agent makes no episode.
+    """
     now = time.time()
     digests: list[str] = []
-    empty = 0
     waited = (patience.settled, patience.missing, patience.elsewhere)
     bounds = [now - each for each in waited]
     for trace in await store.read(scope, episode_store.ended_traces, *bounds):
         spans = await store.read(scope, episode_store.spans, trace.id)
         built = await asyncio.to_thread(episodes, spans)
         made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
-        if await episode_store.finish_trace(store, scope, trace, made):
-            digests += [made.digest] if made else []
-            empty += made is None
+        if await episode_store.finish_trace(store, scope, trace, made) and made:
+            digests.append(made.digest)
     waiting, _, oldest = await store.read(scope, episode_store.count_traces)
-    given_up = 0
     if digests or (waiting and oldest < now - patience.ending):
-        given_up = await store.write(
-            scope, episode_store.give_up_traces, now - patience.ending, now - patience.known
-        )
-    again = patience.settled if waiting > given_up else None
-    return Gathered(tuple(digests), empty, given_up, again)
+        ends = now - patience.ending, now - patience.known
+        await store.write(scope, episode_store.give_up_traces, *ends)
+    return tuple(digests)

@@ -5,12 +5,10 @@ heedful does not limit how slowly the headers of a request arrive; a reverse pro
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
@@ -28,7 +26,6 @@ from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
 from heedful.service.middleware import Entrance
 from heedful.service.routes import ROUTERS
-from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
 
 
@@ -38,20 +35,11 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def application(setup: Setup) -> FastAPI:
     """Return the service as an ASGI application. The caller must close the store of `setup`."""
-    collector, callers = TraceCollector(setup), Callers(setup)
-
-    @asynccontextmanager
-    async def alive(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await collector.close()
-
+    callers = Callers(setup)
     app = FastAPI(
         title="heedful",
         version=__version__,
         summary="When to think again, when to stop, and never the same mistake twice.",
-        lifespan=alive,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
@@ -59,7 +47,7 @@ def application(setup: Setup) -> FastAPI:
         middleware=[Middleware(Entrance, setup=setup, callers=callers)],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
-    app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
+    app.state.setup, app.state.callers = setup, callers
     for router in ROUTERS:
         error = "refusal" if router.prefix in problems.OWN else "problem"
         answers: Any = {"default": _DESCRIPTION["errors"][error]}
@@ -116,14 +104,9 @@ def bound(host: str, port: int) -> socket.socket:
         # it, the body of an answer waits 40 ms until the client acknowledges the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
-    except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {host!r} is not an address of this machine: {error}") from error
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            free = "choose another with --port, or 0 for any free port"
-            raise UsageError(f"{where} is already used by another program; {free}") from error
-        what = f"the service cannot listen on {where}: {error.strerror}"
-        raise UsageError(f"{what}; choose another --host, or a port above 1023") from error
+    except (OSError, UnicodeError) as error:
+        todo = "choose another --host or --port; --port 0 takes any free port"
+        raise UsageError(f"the service cannot listen on {where}: {error}; {todo}") from error
 
 
 def loopback(listener: socket.socket) -> bool:
@@ -164,7 +147,7 @@ async def listen(
         app,
         http="h11",
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,

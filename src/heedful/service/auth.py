@@ -24,6 +24,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
+from heedful.service.wire import LARGEST_ID
 from heedful.store import keys, store
 from heedful.store.keys import MAY, Key
 
@@ -143,9 +144,6 @@ class Needs:
 
     async def __call__(self, request: Request, project: Project = None) -> Caller:
         caller: Caller = request.scope["state"]["caller"]
-        names = [name for name, _ in request.query_params.multi_items()]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InvalidInput(twice[0][:100], "given twice", "given once")
         caller.needs(*self.may)
         # If the route takes a body, FastAPI has already read it, and the request has cached it.
         has_body = request.scope["route"].body_field and await request.body()
@@ -160,19 +158,12 @@ class Needs:
         return caller.within(project) if project else caller
 
 
-class InTenant(Needs):
-    """Like `Needs`, for routes that work on the whole tenant and have no parameter `project`."""
-
-    async def __call__(self, request: Request) -> Caller:  # type: ignore[override]
-        return await super().__call__(request)
-
-
 # Types of the parameter `caller` of a route; 403 if the key lacks the permission.
 Reading = Annotated[Caller, Depends(Needs("read", "recall"))]
 Reviewing = Annotated[Caller, Depends(Needs("read"))]
 Writing = Annotated[Caller, Depends(Needs("write"))]
 Approving = Annotated[Caller, Depends(Needs("approve"))]
-Administering = Annotated[Caller, Depends(InTenant("admin"))]
+Administering = Annotated[Caller, Depends(Needs("admin"))]
 
 
 Limit = Annotated[int, Query(ge=1, le=200, description="The largest number of rows.")]
@@ -185,6 +176,15 @@ class Listing:
 
     limit: Limit = 50
     cursor: Cursor = None
+
+    @property
+    def id(self) -> int | None:
+        """Return the cursor of a list whose rows have integers as ids. Raises InvalidInput."""
+        if self.cursor is None:
+            return None
+        if not self.cursor.isdecimal() or int(self.cursor) > LARGEST_ID:
+            raise InvalidInput("cursor", self.cursor, "`next` of the previous page, unchanged")
+        return int(self.cursor)
 
 
 Paged = Annotated[Listing, Depends()]

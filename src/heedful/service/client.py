@@ -9,14 +9,13 @@ import asyncio
 import json
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict, replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote, urlsplit
-from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -29,11 +28,9 @@ from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
-from heedful.loop.replay import Figures
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -53,9 +50,9 @@ class Client(AbstractAsyncContextManager["Client"]):
     If the service is unreachable, busy or broken, a call is tried `retries` more times with growing
     pauses. Each try has `timeout` seconds. A call takes effect only once, however often it is
     tried. The key is sent only over https or to this machine, unless `insecure` is True.
-    `transport` is an httpx transport with your proxies and certificates. Several event loops may
-    use one client. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also
-    Unreachable and Refused. Raises InvalidInput, PackageMissing.
+    `transport` is an httpx transport with your proxies and certificates. Use a client in one event
+    loop. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also Unreachable
+    and Refused. Raises InvalidInput, PackageMissing.
     """
 
     def __init__(
@@ -82,13 +79,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         self.project: str = project
         self._retries, self._lost = retries, httpx.TransportError
         auth = {"authorization": f"Bearer {key}"} if key else {}
-        self._open: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+        self._http = httpx.AsyncClient(
             headers={"content-type": "application/json", "accept": "application/json", **auth},
             timeout=httpx.Timeout(timeout),
             transport=transport,
             trust_env=False,  # the library reads no environment variable
         )
-        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r}, project={self.project!r})"
@@ -97,10 +93,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections of this event loop; a later call opens new ones."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.aclose()
+        """Close the connections."""
+        await self._http.aclose()
 
     async def call(
         self,
@@ -120,7 +114,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data: {error}") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
-        request = self._pool().build_request(
+        request = self._http.build_request(
             method,
             "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
             params={k: v for k, v in (query | {"project": self.project}).items() if v},
@@ -144,7 +138,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
             try:
-                answer = await self._pool().send(request)
+                answer = await self._http.send(request)
             except self._lost as error:
                 if tries >= self._retries:
                     raise errors.Unreachable(self.url, type(error).__name__, str(error)) from error
@@ -159,22 +153,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             tries += 1
             await asyncio.sleep(pause)
 
-    def _pool(self) -> httpx.AsyncClient:
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            self._pools[loop] = self._open()
-        return self._pools[loop]
-
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
         return _read(kind, await self.call(method, *path, **options))
-
-    async def _pages(self, path: str, **query: Any) -> AsyncIterator[Plain]:
-        cursor: str | None = ""
-        while cursor is not None:
-            page = await self.call("GET", path, cursor=cursor, **query)
-            for row in page["items"]:
-                yield row
-            cursor = page["next"]
 
     # Loops: this process makes the attempts, and the service decides.
 
@@ -224,38 +204,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
         return cast("Plain", await self.call("GET", "loops", loop))
 
-    def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
-        """Yield summaries of the loops whose id begins with `prefix`, newest first."""
-        return self._pages("loops", prefix=prefix)
-
     async def explain(self, loop: str) -> str:
         """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
-
-    async def override(
-        self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
-    ) -> Verdict:
-        """Let a loop continue past one rule for `decisions` decisions, and return the new verdict.
-
-        The override expires at `until`, in seconds since 1970. The service records the name of the
-        key as the actor. Raises OverrideRefused, NotFound, Forbidden.
-        """
-        body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
-        return verdict(await self.call("POST", "loops", loop, "overrides", body=body))
-
-    async def cancel(self, loop: str, *, why: str = "") -> Verdict:
-        """End a loop and return its verdict. An ended loop does not change. Raises NotFound."""
-        return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
-
-    async def replay(
-        self, policies: Sequence[Policy | str], *, limit: int = 1_000
-    ) -> list[Figures]:
-        """Replay policies on the newest `limit` loops; return the figures of each policy.
-
-        A loop is lost if it was solved as recorded, but the policy stops before the solution.
-        """
-        body = {"policies": list(policies), "limit": limit}
-        return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory
 
@@ -348,18 +299,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
-    async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
-        """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
+    async def reflect(self, episode: Episode) -> Plain:
+        """Send a finished run, and return its `digest` and its `state`; a worker reflects on it.
 
-        With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
-        `taught` is None. If the same run is sent twice, heedful reflects on it once.
+        If the same run is sent twice, heedful reflects on it once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
-
-    def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
-        """Yield the episodes in `state`, or all episodes, newest first."""
-        return self._pages("episodes", state=state)
+        return cast("Plain", await self.call("POST", "episodes", body=body))
 
 
 def _document(record: Any) -> Any:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,7 @@ from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
-from heedful.memory.ingest import gather
+from heedful.memory.ingest import Patience, gather
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
@@ -74,7 +75,6 @@ class Work:
 # Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy by name.
 Opens = Callable[..., Run[Any]]
 ACTOR = "heedful worker"
-LONGEST = 1_000  # characters of an argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Tools(Resources):
     that open loops; a job `drive` contains one of these names. In the `mode` "full" the
     worker dreams every night, in "lite" only on request. Every night it removes the lessons that
     were not used for `unused_for` seconds, and all but the best `keep` lessons; None turns a limit
-    off.
+    off. `patience` says how long to wait until a trace is complete.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -108,6 +108,7 @@ class Tools(Resources):
     unused_for: float | None = None
     keep: int | None = None
     enabled: bool = True
+    patience: Patience = Patience()
 
     @property
     def prunes(self) -> bool:
@@ -115,34 +116,22 @@ class Tools(Resources):
         return self.unused_for is not None or self.keep is not None
 
 
-async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
-    """Reflect on the episode with this digest, or on all waiting episodes if `digest` is "".
+async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
+    """Reflect on the episode with this digest. Raises NotFound, ModelError, StoreError.
 
-    After a model error the other episodes are still tried. Raises NotFound, ModelError, StoreError,
-    and LeaseLost if another worker reflects on the episode.
+    Raises LeaseLost if another worker reflects on the episode.
     """
     if not tools.enabled:
         return
-    memory, began = tools.memory(scope), time.time()
-    if digest:
-        if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
-            return
-        state = await tools.store.read(scope, episodes.state, digest)
-        if state is None:
-            raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
-        if state != "reflected":
-            what = f"another worker reflects on episode {digest[:16]}"
-            raise errors.LeaseLost(f"{what}; try again in a few seconds")
+    memory = tools.memory(scope)
+    if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
         return
-    wrong: errors.ModelError | None = None
-    while True:
-        try:
-            if await reflect_waiting(memory, before=began, model=tools.model) is None:
-                break
-        except errors.ModelError as error:
-            wrong = error
-    if wrong is not None:
-        raise wrong
+    state = await tools.store.read(scope, episodes.state, digest)
+    if state is None:
+        raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
+    if state != "reflected":
+        what = f"another worker reflects on episode {digest[:16]}"
+        raise errors.LeaseLost(f"{what}; try again in a few seconds")
 
 
 async def embed(tools: Tools, scope: Scope) -> None:
@@ -232,9 +221,6 @@ class Job:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
             what = f"{self.task}'s arguments"
             raise errors.InvalidInput(what, dict(self.arguments), wanted) from error
-        for name, value in self.arguments.items():
-            if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
-                raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")
 
     @property
     def kind(self) -> Task:
@@ -309,7 +295,7 @@ async def do(
 
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.
-SWEEP = 60.0
+SWEEP = 5.0
 NIGHT = 86_400.0
 # The most episodes of a scope that one sweep queues, oldest first.
 MOST = 1_000
@@ -318,11 +304,10 @@ MOST = 1_000
 async def sweep(work: Work, tools: Tools) -> None:
     """In every scope, turn ended traces into episodes, and queue a job for each waiting episode.
 
-    This finds work that a process accepted before it died. Failed episodes, and episodes that a
-    worker has claimed, get no job. Raises StoreError.
+    Failed episodes, and episodes that a worker has claimed, get no job. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
-        await gather(tools.store, scope)
+        await gather(tools.store, scope, tools.patience)
         for digest in await tools.store.read(scope, episodes.left, MOST) if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
@@ -350,23 +335,12 @@ CONCURRENCY = 2
 GRACE = 30.0
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A queued job: `carried` are trace headers, `tries` its runs, `since` its last change."""
-
-    job: Job
-    carried: dict[str, str]
-    since: float = field(default_factory=time.time)
-    tries: int = 0
-    ready: bool = True
-
-
 class LocalQueue(Work):
     """A job queue in this process, for a store that no other process uses; use `async with`.
 
-    It queues unfinished work every minute and maintenance every day, and tries failed jobs again.
+    It queues waiting work every few seconds and maintenance every day, and tries failed jobs again.
     On exit, running jobs have `GRACE` seconds to finish before they are cancelled. It ignores jobs
-    of queues that are not in `queues`; None means all queues.
+    of queues that are not in `queues`; None means all queues. Jobs run in the order of arrival.
     """
 
     def __init__(
@@ -377,10 +351,13 @@ class LocalQueue(Work):
         queues: Collection[str] | None = None,
         listener: JobListener = no_listener,
     ) -> None:
-        self._tools, self._concurrency = tools, concurrency
-        self._queues, self._listener = queues or QUEUES, listener
-        self._waiting: dict[str, _Entry] = {}  # by the name of the job; includes retries
-        self._running: dict[asyncio.Task[None], _Entry] = {}
+        self._tools, self._queues, self._listener = tools, queues or QUEUES, listener
+        self._slots = asyncio.Semaphore(concurrency)
+        self._locks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
+        self._open = True
+        self._waiting: dict[str, tuple[str, float]] = {}  # name of a job -> its queue, since when
+        self._running: dict[asyncio.Task[Any] | None, tuple[str, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._rounds: list[asyncio.Task[None]] = []
         self._failed: Counter[str] = Counter()
 
@@ -388,24 +365,23 @@ class LocalQueue(Work):
         """Queue a task, unless an equal job already waits. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
-            self._waiting[job.name] = _Entry(job, telemetry.trace_headers())
-            self._begin()
+            self._wait(job)
+            self._begin(job, telemetry.trace_headers(), 1)
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state; "failed" counts since the start."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
-        for entry in self._waiting.values():
-            since[entry.job.kind.queue, "waiting"].append(entry.since)
-        for entry in self._running.values():
-            since[entry.job.kind.queue, "running"].append(entry.since)
+        for queue, at in self._waiting.values():
+            since[queue, "waiting"].append(at)
+        for queue, at in self._running.values():
+            since[queue, "running"].append(at)
         depths = [Depth(*at, len(all_), max(0.0, now - min(all_))) for at, all_ in since.items()]
         return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
 
     async def drain(self) -> None:
         """Wait until no job runs; do not wait for retries."""
-        while self._running:
-            await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # the callbacks of the tasks may start more jobs
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def __aenter__(self) -> LocalQueue:
         async def repeat(round: Callable[..., Awaitable[None]], seconds: float) -> None:
@@ -419,46 +395,46 @@ class LocalQueue(Work):
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Start no more jobs; cancel the jobs that do not finish within `GRACE` seconds."""
-        self._concurrency = 0
-        for round in self._rounds:
-            round.cancel()
-        if self._running:
-            await asyncio.wait(self._running, timeout=GRACE)
-        for task in self._running:
+        self._open = False
+        for task in [*self._rounds, *(self._tasks - self._running.keys())]:
             task.cancel()
-        await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
+        if running := self._tasks & self._running.keys():
+            await asyncio.wait(running, timeout=GRACE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._rounds, *self._tasks, return_exceptions=True)
 
-    def _begin(self) -> None:
-        """Start ready jobs, up to `concurrency` at a time: by priority, then the oldest first."""
-        while len(self._running) < self._concurrency:
-            held = {entry.job.holds for entry in self._running.values()} - {None}
-            ready = [e for e in self._waiting.values() if e.ready and e.job.holds not in held]
-            if not ready:
-                break
-            entry = max(ready, key=lambda one: one.job.kind.priority)
-            del self._waiting[entry.job.name]
-            entry.since, entry.tries = time.time(), entry.tries + 1
-            work = do(entry.job, self._tools, entry.tries, entry.carried, self._listener)
+    def _wait(self, job: Job) -> None:
+        self._waiting[job.name] = job.kind.queue, time.time()
+
+    def _begin(self, job: Job, carried: Mapping[str, str], tries: int) -> None:
+        if self._open:
             # A job does not inherit the context of the code that queued it.
-            task = asyncio.create_task(work, context=Variables())
-            self._running[task] = entry
-            task.add_done_callback(self._end)
+            task = asyncio.create_task(self._run(job, carried, tries), context=Variables())
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._end, job))
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        entry = self._running.pop(task)
-        error = None if task.cancelled() else task.exception()
-        wait = again_in(error, entry.tries)
-        if error is not None and wait is None:
-            self._failed[entry.job.kind.queue] += 1
-            extra = {"job": entry.job.name, "error": type(error).__name__}
+    def _end(self, job: Job, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._failed[job.kind.queue] += 1
+            extra = {"job": job.name, "error": type(error).__name__}
             defect = None if isinstance(error, errors.HeedfulError) else error
             log.error("job_failed", extra=extra, exc_info=defect)
-        elif wait is not None and entry.job.name not in self._waiting:
-            entry.since, entry.ready = time.time(), False
-            self._waiting[entry.job.name] = entry
-            asyncio.get_running_loop().call_later(wait, self._again, entry)
-        self._begin()
 
-    def _again(self, entry: _Entry) -> None:
-        entry.ready = True
-        self._begin()
+    async def _run(self, job: Job, carried: Mapping[str, str], tries: int) -> None:
+        task = asyncio.current_task()
+        async with self._locks[job.holds] if job.holds else nullcontext(), self._slots:
+            del self._waiting[job.name]
+            self._running[task] = job.kind.queue, time.time()
+            try:
+                await do(job, self._tools, tries, carried, self._listener)
+                return
+            except errors.HeedfulError as error:
+                if (wait := again_in(error, tries)) is None:
+                    raise
+            finally:
+                del self._running[task]
+        if job.name not in self._waiting:
+            self._wait(job)
+            asyncio.get_running_loop().call_later(wait, self._begin, job, carried, tries + 1)

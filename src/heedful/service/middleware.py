@@ -39,8 +39,6 @@ _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs 50 times its
 # size in memory, and parsing a million of them takes a second.
 DENSE = 8
-# A body of more than SMALL bytes may have at most DENSEST times its compressed size.
-SMALL, DENSEST = 2**20, 100
 # Text that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
@@ -58,16 +56,15 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
         raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
     gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
     parts: list[bytes] = []
-    size = came = 0
+    size = 0
     try:
         async with asyncio.timeout(limits.seconds):
             async for part in Request(scope, receive).stream():
-                came += len(part)
                 parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
                 size += len(parts[-1])
-                if size > min(most, max(SMALL, DENSEST * came)):
-                    detail = f"{most} bytes, and {DENSEST} times its compressed size"
-                    raise Problem(413, "body_too_large", f"a body may have at most {detail}")
+                if size > most:
+                    detail = f"a body may have at most {most} bytes"
+                    raise Problem(413, "body_too_large", detail)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -15,15 +15,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
-from heedful.loop import codec, decide, explain, record, replay, stop
-from heedful.memory import dream, reflect
-from heedful.memory.draft import Claim
+from heedful.loop import codec, decide, record
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
-from heedful.traces.episode import Ended, Event, Fault
+from heedful.store.records import StoredEpisode, StoredLoop
+from heedful.traces.episode import Ended
 
 DEEPEST = 100  # levels of JSON; redaction recurses once for each level
 
@@ -65,7 +63,7 @@ LoopName = Annotated[Name, AfterValidator(_loop_name)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Document = dict[str, JsonValue]
+Document = dict[str, Any]
 Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 
 
@@ -75,20 +73,6 @@ class Body(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     tenant: str | None = None
-
-
-class Answer(BaseModel):
-    """The body of an answer, which always contains all fields."""
-
-    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
-
-    @classmethod
-    def read(cls, *records: object, **fields: Any) -> Self:
-        """Return an answer; fields that are not in `fields` are copied from the `records`."""
-        others = cls.model_fields.keys() - fields.keys()
-        for one in records:
-            fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
-        return cls(**fields)
 
 
 class Reason(Body):
@@ -200,219 +184,99 @@ class ReplayRequest(Body):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class LiftedRule(stop.Stop):
-    """A rule that an override suspended; `override` is an index in the loop's list of overrides."""
+def loop_verdict(
+    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+) -> Document:
+    """Return a verdict: make another attempt (`again`, with `feedback`) or stop (`done`).
 
-    by: str
-    override: int
-
-
-class LoopVerdict(Answer):
-    """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
-
-    `attempt` is the number of attempts so far, `best` is the number of the best attempt.
+    `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
+    are rules that an override suspended; `override` is an index in the loop's list of overrides.
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
     evaluation.
     """
-
-    decision: Literal["again", "done"]
-    attempt: int
-    best: int | None
-    passed: bool = False
-    stopped_by: list[stop.Stop] = []
-    reasons: list[decide.Trigger] = []
-    feedback: str = ""
-    lifted: list[LiftedRule] = []
-    state: decide.State
-    evaluated_by: list[str] = []
-
-    @classmethod
-    def of(
-        cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
-    ) -> Self:
-        """Return the verdict on a loop."""
-        plain = {**codec.verdict_to(verdict), "best": loop.best, "attempt": len(loop.attempts)}
-        state, by = decide.state_after(verdict), list(evaluated_by)
-        return cls(**plain, decision=plain["verdict"], state=state, evaluated_by=by)
+    empty = {"passed": False, "stopped_by": [], "reasons": [], "feedback": "", "lifted": []}
+    plain = empty | codec.verdict_to(verdict)
+    return {
+        "decision": plain.pop("verdict"),
+        **plain,
+        "attempt": len(loop.attempts),
+        "best": loop.best,
+        "state": decide.state_after(verdict),
+        "evaluated_by": list(evaluated_by),
+    }
 
 
-class LoopSummary(Answer):
-    """A summary of a loop; times are in seconds since 1970."""
-
-    id: str
-    state: decide.State
-    stopped_by: list[str]
-    attempts: int
-    best: int | None
-    calls: int
-    tokens: int
-    created: float
-    updated: float
-
-    @classmethod
-    def of(cls, stored: StoredLoop, **more: Any) -> Self:
-        """Return the summary of a stored loop."""
-        verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
-        more |= {"state": decide.state_after(verdict), "attempts": len(loop.attempts)}
-        more["stopped_by"] = [stop.rule for stop in getattr(verdict, "stopped_by", ())]
-        return cls.read(loop.usage, loop, stored.head, stored, **more)
+def loop_summary(stored: StoredLoop) -> Document:
+    """Return a summary of a loop; times are in seconds since 1970."""
+    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
+    return {
+        "id": loop.id,
+        "state": decide.state_after(verdict),
+        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+        "attempts": len(loop.attempts),
+        "best": loop.best,
+        "calls": loop.usage.calls,
+        "tokens": loop.usage.tokens,
+        "created": stored.created,
+        "updated": stored.updated,
+    }
 
 
-class AttemptRecord(Answer):
-    """An attempt of a loop; `output` is null if only its digest is stored."""
+def loop_record(stored: StoredLoop) -> Document:
+    """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
-    number: int
-    digest: str
-    output: JsonValue
-    evaluation: Document | None
-    usage: Document
-    repeats: int | None
-    labels: dict[str, str] = {}
-    reported_as: str = ""
-    judged_by: list[str] = []
-    vouched: bool = True
-
-    @classmethod
-    def of(cls, attempt: record.Attempt, output: Any) -> Self:
-        """Return an attempt with its output."""
-        return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
-
-
-class DecisionRecord(Answer):
-    """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
-
-    attempt: int
-    verdict: Document
-    reason: str
-    fatigue: float
-    echoes: dict[str, int]
-    at: float
-
-    @classmethod
-    def of(cls, decision: decide.Decision, reason: str) -> Self:
-        """Return a decision with the code of its reason."""
-        verdict = codec.verdict_to(decision.verdict)
-        return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
-
-
-class LoopRecord(LoopSummary):
-    """A loop with its attempts (`made`), its decisions, and its latest verdict."""
-
-    task: JsonValue
-    context: JsonValue
-    memory_key: str
-    goals: list[Document]
-    policy: Document
-    usage: Document
-    cancelled: str
-    made: list[AttemptRecord]
-    decisions: list[DecisionRecord]
-    overrides: list[record.Override]
-    verdict: LoopVerdict
-
-    @classmethod
-    def whole(cls, stored: StoredLoop) -> Self:
-        """Return a stored loop with its attempts and decisions."""
-        loop, decisions = stored.loop, stored.decisions
-        reasons = [one.reason for one in decide.reasoning(loop, decisions)]
-        return cls.of(
-            stored,
-            usage=codec.to_document(loop.usage),
-            made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
-            decisions=list(map(DecisionRecord.of, decisions, reasons)),
-            verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LoopExplanation:
-    """Why a loop continued and stopped; `would_change` lists what would alter the verdict.
-
-    If nothing would alter it, `otherwise` says why.
+    The `output` of an attempt is null if only its digest is stored. A decision has the fatigue of
+    the loop at that time, and the code of the reason.
     """
-
-    text: str
-    lines: tuple[explain.Line, ...]
-    would_change: list[str]
-    otherwise: str
-
-
-ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
-
-
-class ReplayAnswer(Answer):
-    """The figures of the recorded loops, and the figures of each policy on the same loops."""
-
-    recorded: ReplayFigures
-    policies: list[ReplayFigures]
+    loop, decisions, head = stored.loop, stored.decisions, stored.head
+    made = [
+        {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
+        for one, output in zip(loop.attempts, stored.values, strict=True)
+    ]
+    reasons = [one.reason for one in decide.reasoning(loop, decisions)]
+    decided = [
+        {
+            "attempt": one.attempt,
+            "verdict": codec.verdict_to(one.verdict),
+            "reason": reason,
+            **asdict(one.standing),
+            "at": one.at,
+        }
+        for one, reason in zip(decisions, reasons, strict=True)
+    ]
+    names = ("task", "context", "memory_key", "goals", "policy")
+    return {
+        **loop_summary(stored),
+        **{name: getattr(head, name) for name in names},
+        "usage": codec.to_document(loop.usage),
+        "cancelled": loop.cancelled,
+        "made": made,
+        "decisions": decided,
+        "overrides": list(map(asdict, loop.overrides)),
+        "verdict": loop_verdict(decide.latest_verdict(decisions), loop),
+    }
 
 
 # Episodes
-
-_Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
-_Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-_Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
 
 
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 
-    Times of events are in seconds since 1970 or in ISO 8601.
+    An event has a `type`, and may have the other fields of `heedful.Event`. Times are in seconds
+    since 1970 or in ISO 8601. A fault has a `category`, a `message` and a `context`.
     """
 
-    events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
+    events: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
     outcome: Ended | None = None
     task: Long | None = None
     goal: Long = ""
-    fault: Annotated[Fault, Shape(category=Name)] | None = None
+    fault: Document | None = None
     id: Short = ""
     session: Short = ""
     tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
     usage: _Usage = record.NOTHING
     omitted: _Count = 0
-
-
-RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
-
-
-class ReflectionOutcome(Answer):
-    """The lesson from a run: its text, its author (`by`), and the strategy for the next run.
-
-    `importance` and `confidence` are the author's own; `heedful_importance`, which decides in
-    recall, is heedful's. `dropped` are texts of a model with their `unsupported` words, which the
-    events do not contain. `known` is how often the failure was seen before. `written` names the
-    stored lessons. If one waits in quarantine, `release` is the command that releases it.
-    """
-
-    text: str
-    by: str
-    strategy: str | None
-    importance: float
-    heedful_importance: float
-    confidence: float
-    dropped: tuple[Claim, ...]
-    state: lessons.State
-    trust: lessons.Trust
-    release: str
-    known: int
-    written: tuple[RememberedAnswer, ...]
-
-    @classmethod
-    def of(cls, result: reflect.Reflected) -> Self:
-        """Return the outcome of a reflection."""
-        rule = result.strategy.text if result.strategy else None
-        own = result.reflection.importance
-        return cls.read(result, strategy=rule, written=result.stored, heedful_importance=own)
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeReceipt:
-    """An accepted episode; `taught` is the lesson from it, if the call waited for a lesson."""
-
-    digest: str
-    state: EpisodeState
-    taught: ReflectionOutcome | None = None
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
@@ -447,43 +311,11 @@ class NewLesson(Body):
     context: Long = ""
 
 
-class LessonSummary(Answer):
-    """A summary of a lesson."""
-
-    id: int
-    kind: str
-    signature: str
-    error_type: str
-    text: str
-    tags: list[str]
-    state: lessons.State
-    trust: lessons.Trust
-    seen: int
-
-
-class LessonRow(LessonSummary):
-    """A lesson, without text from tools and documents. Times are in seconds since 1970.
-
-    `edition` is the entity tag of the lesson.
-    """
-
-    pattern: str
-    importance: float
-    useful: float
-    helped: int
-    hurt: int
-    source: str
-    pinned: bool
-    apart: bool
-    first_seen: float
-    last_seen: float
-    last_shown: float
-    meta: dict[str, Any]
-    edition: str
+RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
 
 
 class LessonEdit(Body):
-    """Changes to a lesson; at least one is needed.
+    """Changes to a lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
     being grouped with similar patterns.
@@ -494,12 +326,6 @@ class LessonEdit(Body):
     apart: bool | None = None
     restored: Literal[True] | None = None
     why: Short = ""
-
-    @model_validator(mode="after")
-    def _is_not_empty(self) -> Self:
-        if (self.pinned, self.apart, self.restored) == (None, None, None):
-            raise ValueError("give pinned, apart or restored")
-        return self
 
 
 class Question(Body):
@@ -520,27 +346,6 @@ class ActionQuestion(Body):
 
 
 ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
-
-
-class SeenLesson(LessonSummary):
-    """A summary of a lesson; `entry` is the id of its text in quarantine, or 0."""
-
-    entry: int
-
-
-class SeenAnswer(Answer):
-    """How often an error was seen, its lessons, and `why` similar errors were counted too.
-
-    Of a text with several lines, `lines` are the errors that are known. `release` is the command
-    that releases the lessons that wait in quarantine.
-    """
-
-    signature: str
-    count: int
-    lessons: list[SeenLesson]
-    why: list[str]
-    lines: list[str]
-    release: str
 
 
 # Recall and proof
@@ -582,22 +387,17 @@ class LessonQuery(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class ExposureCount:
-    """The number of lessons shown to a loop, and the number withheld from it at random."""
-
-    loop: str
-    shown: int
-    withheld: int
-
-
-@dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged."""
+    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged.
+
+    `exposure` has the `loop`, the number of lessons `shown` to it, and the number `withheld` from
+    it at random; it is null without a loop.
+    """
 
     items: list[RecallItem]
     messages: list[Message]
     text: str
-    exposure: ExposureCount | None
+    exposure: Document | None
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
@@ -624,7 +424,7 @@ class ProofAnswer:
     holdout: float
 
 
-# Quarantine and dreams
+# Quarantine
 
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
@@ -637,27 +437,7 @@ class Revocation(Body):
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationAnswer(trust.RevocationResult):
-    """The numbers of rows that a revocation removed, or would remove with `dry_run`."""
-
-    source: str
-    revoked: bool
-
-
-class NewDream(Body):
-    """A consolidation: "lite" compares all lessons, "full" only with those of the last 24 hours."""
-
-    mode: Literal["lite", "full"] = "lite"
-    dry_run: bool = False
-
-
-DreamRecord = Annotated[
-    dream.Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
-]
-
-
-# Keys and the audit
+# Keys
 
 
 class NewKey(Body):
@@ -680,15 +460,3 @@ class SecretKey(Key):
 
 
 NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
-
-
-class AuditEntry(Answer):
-    """An action and its author; `hash` covers the entry and the hash of the previous entry."""
-
-    n: int
-    at: float
-    by: str
-    action: str
-    subject: str
-    detail: dict[str, Any]
-    hash: str

@@ -15,7 +15,6 @@ from heedful.compat.guardrails import LoopGuardrails
 from heedful.compat.reflections import Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.memory.ingest import Patience
 from heedful.models.contract import Model
 from heedful.service.jobs import Depth, Resources, Work
 
@@ -26,8 +25,6 @@ class Metrics:
     """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Without this call, each counter also exports its creation time. It affects all metrics.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
@@ -37,9 +34,7 @@ class Metrics:
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.traces: Counter = Counter(
-            "heedful_traces", "Traces that ended, and refused spans", outcome, **to
-        )
+        self.refused: Counter = Counter("heedful_spans_refused", "Spans not stored", **to)
         self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
         self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
@@ -93,8 +88,7 @@ class Setup(Resources):
     Callers without a key work in `scope`; they are accepted only if `open` is True and no key
     exists. `judge` is the model of critics and of scores that callers do not report. Requests may
     name the `checks`, besides those of heedful. `policy` applies to loops without a policy.
-    `patience` says how long to wait until a trace is complete. `turns` limits how many checks run
-    in processes at the same time.
+    `turns` limits how many checks run in processes at the same time.
     """
 
     scope: Scope = Scope()
@@ -106,6 +100,5 @@ class Setup(Resources):
     reflections: Reflections = Reflections()
     guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=Work)
-    patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -29,8 +28,8 @@ UPKEEP = "upkeep"
 # Seconds between two heartbeats of a worker, seconds without a heartbeat before other workers take
 # its jobs, and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# Cron times of the search for stalled jobs (the last field is seconds), `sweep` and `night`.
-REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
+# Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
+SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
@@ -158,8 +157,11 @@ class PostgresQueue(jobs.Work):
             declare: Any = self._app.task(name=_named(name), **options)
             self._app.periodic(cron=cron)(declare(round))
 
-        register("revive", REVIVAL, self._revive)
-        register("sweep", SWEEPS, partial(jobs.sweep, self, tools))
+        async def sweep() -> None:
+            await self._revive()
+            await jobs.sweep(self, tools)
+
+        register("sweep", SWEEPS, sweep)
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:

@@ -33,7 +33,6 @@ ALIASES = {
     "task_goal": "goal",
     "session_id": "session",
 }
-_WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 
 
 def message_events(
@@ -294,11 +293,6 @@ class CodexReader(EpisodeReader):
 
     source = "codex"
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._only = self._session()
-        self._id = ""
-
     def add(self, value: Any) -> list[Episode]:
         if not isinstance(value, Mapping):
             raise InvalidInput("an entry", value, "an object")
@@ -306,16 +300,14 @@ class CodexReader(EpisodeReader):
         if not isinstance(item, Mapping):
             raise InvalidInput("payload", item, "an object")
         if value.get("type") in ("session_meta", None):
-            self._id = self._id or text_field(item, "id")
+            if "" in self._sessions or not self._sessions:
+                self._sessions[text_field(item, "id")] = self._sessions.pop("", self._session())
         elif value["type"] == "response_item" or "payload" not in value:
             at = seconds(value.get("timestamp"))
-            events = _item_events(item, self._only.names)
-            self._only.gathering.add(*(replace(event, at=at) for event in events))
+            session = self._sessions[next(iter(self._sessions), "")]
+            events = _item_events(item, session.names)
+            session.gathering.add(*(replace(event, at=at) for event in events))
         return []
-
-    def finish(self) -> list[Episode]:
-        gathering = self._only.gathering
-        return [gathering.episode(id=self._id, session=self._id)] if gathering.count else []
 
 
 def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
@@ -441,15 +433,6 @@ def _count(value: Mapping[str, Any], name: str) -> int:
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
     """Yield each episode as one line of ASCII; `read` restores all fields except `source`."""
     for episode in episodes:
-        held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
-        for place, event in enumerate(held["events"]):
-            error = {"message": event.pop("error", ""), "code": event.pop("code", "")}
-            event["error"] = {name: text for name, text in error.items() if text}
-            kept = {n: value for n, value in event.items() if value or n not in ("error", "meta")}
-            held["events"][place] = {_WRITTEN.get(name, name): kept[name] for name in kept}
-        held.pop("source", None)
-        if fault := held.pop("fault", None):
-            renamed = {"category": "error_category", "message": "error_message"}
-            held["error"] = {renamed.get(name, name): text for name, text in fault.items()}
-        document = {_WRITTEN.get(name, name): value for name, value in held.items()}
+        document = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
+        document.pop("source", None)
         yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from heedful.service.routes import compatible, episodes, loops, memory, operations
+from heedful.service.routes import compatible, loops, memory, operations
 
-_MODULES = (operations, loops, episodes, memory, compatible)
+_MODULES = (operations, loops, memory, compatible)
 # All routers of the modules, in the order in which the application includes them.
 ROUTERS: tuple[APIRouter, ...] = tuple(
     value for module in _MODULES for value in vars(module).values() if type(value) is APIRouter

@@ -79,46 +79,22 @@ class LoopCompletion(Flags):
 class OverrideRequest(Flags):
     """The limits to override at the next decision, and the reason."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        json_schema_extra={
-            "anyOf": [{"required": [flag], "properties": {flag: {"const": True}}} for flag in FLAGS]
-        }
-    )
-
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
-
-
-class RunEvent(BaseModel):
-    """One event of a run, of any type. The service adds a missing id or time."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-
-    event_type: Annotated[str, Field(min_length=1)]
-    content: Any = ""
-    event_id: Identifier | None = None
-    timestamp: str | float | None = None
-    metadata: dict[str, Any] | None = None
-    tool_name: str | None = None
-    error: dict[str, Any] | str | None = None
-
-
-class RunError(BaseModel):
-    """The error of a run, of any category."""
-
-    error_category: str = ""
-    error_message: str = ""
-    context: Any = None
 
 
 class FinishedRun(Named):
     """A finished run to reflect on. With `store: false` nothing is stored.
 
+    An event has an `event_type`, and may have `content`, `event_id`, `timestamp`, `metadata`,
+    `tool_name` and an `error`. The service adds a missing id or time. The `error` of the run has an
+    `error_category`, an `error_message` and a `context`.
+
     If the model fails, rules write the lesson; with `on_model_error: raise` the call fails.
     """
 
-    events: list[RunEvent]
+    events: list[dict[str, Any]]
     outcome: Ended
-    error: RunError | None = None
+    error: dict[str, Any] | None = None
     task_description: str | None = None
     task_goal: str | None = None
     session_id: str | None = None

@@ -1,27 +1,33 @@
-"""Routes for the memory of a project: recall, proof, lessons, quarantine and dreams."""
+"""Routes for the memory of a project: recall, proof, lessons, quarantine, episodes and traces."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.errors import InvalidInput
 from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.memory.dream import Dreams, consolidate
+from heedful.memory.ingest import receive
+from heedful.memory.reflect import to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
+from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import LARGEST_ID, Page, cursor_from
-from heedful.store import exposures, patterns
+from heedful.service.wire import LARGEST_ID, Page
+from heedful.store import episodes, exposures, patterns, records
+from heedful.traces.episode import Limits
+from heedful.traces.messages import EpisodeReader
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
@@ -49,7 +55,8 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         if briefing.exposures:  # recorded before the prompt that may cause an outcome
             await caller.write(exposures.remember, (), exposures=briefing.exposures)
         shown = sum(exposure.shown for exposure in briefing.exposures)
-        exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
+        withheld = len(briefing.exposures) - shown
+        exposure = {"loop": body.loop, "shown": shown, "withheld": withheld}
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
@@ -86,17 +93,22 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 
 @lessons.post("/seen")
-async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
-    """Return how often an error was seen, its lessons, and why similar errors were counted too."""
+async def seen(body: schemas.Question, caller: Reading) -> Document:
+    """Return how often an error was seen, its lessons, and `why` similar errors were counted too.
+
+    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
+    `lines` are the errors that are known. `release` is the command that releases the lessons that
+    wait in quarantine.
+    """
     answer = await caller.memory.seen(body.error_type, body.text)
-    return schemas.SeenAnswer(
-        signature=signature(body.error_type, redact(body.text)).digest,
-        count=answer.count,
-        lessons=[schemas.SeenLesson(**lesson) for lesson in answer.lessons],
-        why=list(answer.group.why) if answer.group else [],
-        lines=list(answer.lines),
-        release=answer.release,
-    )
+    return {
+        "signature": signature(body.error_type, redact(body.text)).digest,
+        "count": answer.count,
+        "lessons": answer.lessons,
+        "why": answer.group.why if answer.group else (),
+        "lines": answer.lines,
+        "release": answer.release,
+    }
 
 
 @lessons.post("/before")
@@ -149,17 +161,16 @@ async def listed(
     error_type: Word = "",
     tag: Word = "",
     state: lesson.State | None = None,
-) -> Page[schemas.LessonRow]:
-    """List the lessons that match all filters, newest first."""
-    before = cursor_from(page.cursor, int) or LARGEST_ID
-    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
+) -> Page[Document]:
+    """List the lessons that match all filters, newest first; times are in seconds since 1970."""
+    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", page.id or LARGEST_ID)
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
-    return Page[schemas.LessonRow].of(rows, page.limit, "id")
+    return Page[Document].of(rows, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
-async def one(id: Id, caller: Reading, response: Response) -> schemas.LessonRow:
-    """Return a lesson, with its entity tag in the header `ETag`."""
+async def one(id: Id, caller: Reading, response: Response) -> Document:
+    """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`, too."""
     return _with_etag(await caller.read(patterns.one, id), response)
 
 
@@ -172,7 +183,7 @@ async def edit(
     if_match: Annotated[
         str | None, Header(description="The ETag of the lesson.", max_length=200)
     ] = None,
-) -> schemas.LessonRow:
+) -> Document:
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
@@ -183,9 +194,9 @@ async def edit(
     return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
 
 
-def _with_etag(lesson: Mapping[str, Any], response: Response) -> schemas.LessonRow:
+def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return schemas.LessonRow(**lesson)
+    return dict(lesson)
 
 
 quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
@@ -194,20 +205,19 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the lessons in quarantine that wait for a ruling, newest first."""
-    after = cursor_from(page.cursor, int)
-    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
+    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=page.id)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
 
 @quarantine.post("/revoke")
-async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
+async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     """Remove a source and all derived from it, also lessons of loops whose prompts had its text."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
-    return schemas.RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
+    return {"source": body.source, "revoked": not body.dry_run, **asdict(removed)}
 
 
 @quarantine.get("/{id}")
@@ -216,44 +226,93 @@ async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
     return await caller.memory.quarantine.show(id)
 
 
-@quarantine.post("/{id}/release")
-async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Release a lesson from quarantine, with the trust `operator`; the ruling is recorded."""
-    caller.record("quarantine.release", str(id), project=caller.scope.project, why=body.why)
-    await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
-    return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
+@quarantine.post("/{id}/{ruling}")
+async def rule(
+    id: Id, ruling: Literal["release", "reject"], body: schemas.Reason, caller: Approving
+) -> Document:
+    """Release a lesson from quarantine with the trust `operator`, or reject and retire it.
+
+    The text of a rejected lesson is never recalled. The ruling is recorded.
+    """
+    caller.record(f"quarantine.{ruling}", str(id), project=caller.scope.project, why=body.why)
+    held = caller.memory.quarantine
+    decide = held.release if ruling == "release" else held.reject
+    await decide([id], by=caller.by, why=body.why)
+    state = "candidate" if ruling == "release" else "retired"
+    return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-@quarantine.post("/{id}/reject")
-async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Retire a lesson in quarantine; its text is never recalled. The ruling is recorded."""
-    caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
-    await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
-    return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
+# Finished runs of agents, sent as episodes or as OpenTelemetry traces
+
+episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+_JSON = "application/json"
+Trust = Annotated[
+    Literal["external", "operator"],
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
+]
 
 
-dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
+@episodes_router.post(
+    "/episodes", name="create", status_code=202, responses={200: {"model": Document}}
+)
+async def receive_episode(
+    new: schemas.NewEpisode, caller: Writing, response: Response, trust: Trust = "external"
+) -> Document:
+    """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
+
+    200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
+    documents and users wait in quarantine.
+    """
+    if not new.events and new.fault is None:
+        raise InvalidInput("events", [], "at least one event, or a fault")
+    caller.needs("approve" if trust == "operator" else "write")
+    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
+    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await episodes.put(caller.setup.store, caller.scope, stored)
+    if state != "reflected":
+        await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    response.status_code = 200 if state == "reflected" else 202
+    return {"digest": episode.digest, "state": state}
 
 
-@dreams.post("")
-async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
-    """Merge lessons that say the same, unless recall gets worse; a rollback undoes the merge."""
-    if not body.dry_run:
-        caller.record("dream", caller.scope.project, mode=body.mode)
-    return await consolidate(caller.memory, by=caller.by, mode=body.mode, dry_run=body.dry_run)
+@episodes_router.get("/episodes", name="listed")
+async def list_episodes(
+    caller: Reading, page: Paged, state: records.EpisodeState | None = None
+) -> Page[schemas.EpisodeRow]:
+    """List the episodes and their states, newest first."""
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", page.cursor or "")
+    return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 
-@dreams.get("", name="log")
-async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
-    """List the dreams, newest first; `nothing` says why a dream changed nothing."""
-    before = cursor_from(page.cursor, int)
-    rows = await Dreams(caller.memory).log(page.limit + 1, before)
-    return Page[schemas.DreamRecord].of(rows, page.limit, "id")
+traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 
 
-@dreams.post("/{id}/rollback")
-async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Undo a dream and return the number of restored `lessons`; changes after the dream remain."""
-    caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
-    back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
-    return {"id": id, "lessons": back}
+@traces_router.post("/traces", name="traces", response_class=Response)
+async def receive_traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
+    """Receive spans of agents over OTLP/HTTP, in any order and from any number of services.
+
+    Soon after the root span of a trace has ended, the trace becomes one episode. The answer reports
+    spans that cannot be stored as `partial_success`.
+    """
+    caller.needs("approve" if trust == "operator" else "write")
+    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    body = await request.body()
+    try:
+        sent: Any = body if kind == PROTOBUF else json.loads(body)
+        refused = await receive(caller.setup.store, caller.scope, sent, trust)
+    except (InvalidInput, ValueError, RecursionError) as error:
+        raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
+    caller.setup.metrics.refused.inc(refused.total())
+    total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
+    if kind == PROTOBUF:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+
+        answer = wire.ExportTraceServiceResponse()
+        if total:
+            answer.partial_success.rejected_spans = total
+            answer.partial_success.error_message = why
+        return Response(answer.SerializeToString(), media_type=PROTOBUF)
+    # Protobuf writes 64-bit integers as text in JSON.
+    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
+    return Response(json.dumps(part if total else {}), media_type=_JSON)

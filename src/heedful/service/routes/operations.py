@@ -17,7 +17,7 @@ from heedful.service import schemas
 from heedful.service.auth import Administering, Paged
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
-from heedful.service.wire import Page, cursor_from
+from heedful.service.wire import Page
 from heedful.store import keys as key_store
 
 router: APIRouter = APIRouter(tags=["health"])
@@ -78,8 +78,7 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 @keys_router.get("/keys")
 async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
-    before = cursor_from(page.cursor, str) or ""
-    rows = await caller.read(key_store.newest, page.limit + 1, before)
+    rows = await caller.read(key_store.newest, page.limit + 1, page.cursor or "")
     return Page[schemas.KeyRow].of(rows, page.limit, "id")
 
 
@@ -117,8 +116,7 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
 
 
 @keys_router.get("/audit")
-async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
-    """List the audit log of the tenant, newest entries first."""
-    before = cursor_from(page.cursor, int) or 0
-    rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
-    return Page[schemas.AuditEntry].of(rows, page.limit, "n")
+async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
+    """List the audit log of the tenant, newest first; a hash covers the previous entry's hash."""
+    rows = await caller.read(key_store.audit_rows, page.limit + 1, page.id or 0)
+    return Page[schemas.Document].of(rows, page.limit, "n")
