@@ -45,8 +45,6 @@ def names(found: list[Finding], level: str = "error") -> list[str]:
 
 
 GOOD = actual_of(200, 20), column(201, 18)
-WALK = 200 + np.cumsum(UNIT)
-TREND = np.arange(400) * 50.0 + OTHER
 FAR, SPREAD, CONSTANT = "hallucination_detection", "variance_hallucination", "constant_predictions"
 
 
@@ -122,20 +120,15 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     ("actual", "predicted", "expected"),
     [
         (*GOOD, []),
-        (GOOD[0], GOOD[0], [("error", "leakage: copied")]),
-        (np.round(GOOD[0]), np.round(GOOD[0]), [("warning", "leakage: copied")]),
+        (GOOD[0], GOOD[0], [("error", "leakage: predicted")]),
+        (np.round(GOOD[0]), np.round(GOOD[0]), []),  # whole numbers may be easy to predict
         (
             GOOD[0],
             np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
-            [("warning", "leakage: copied in part")],
+            [("warning", "leakage: predicted")],
         ),
-        (GOOD[0], 1.1 * GOOD[0] - 19, [("warning", "leakage: too good")]),
-        (TREND, TREND + UNIT, []),  # r² above 0.9999, but a trend is easy to follow
-        (GOOD[0], column(230, 20), [("warning", "skill: the mean of all values")]),
+        (GOOD[0], column(230, 20), [("warning", "skill: predicted")]),
         (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
-        (WALK, WALK + 3 * OTHER, [("warning", "skill: the value of the row before")]),
-        # Sorted rows say nothing of the row before.
-        (np.sort(WALK), (WALK + 3 * OTHER)[np.argsort(WALK)], []),
         ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
     ],
 )

@@ -53,7 +53,7 @@ def test_an_exception_is_told_with_its_place():
         ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
         ("input()", "load EOFError", "before any test"),
         ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
-        ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
+        ("import ctypes\nctypes.string_at(0)\n" + ADD, "ended early", "ended before any test"),
         ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
     ],
 )
@@ -179,6 +179,7 @@ def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
     assert len(first.message) < 400
 
 
+
 def test_folders_nested_too_deep_for_python_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     deep = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
@@ -202,7 +203,7 @@ def check(candidate):
 CANDIDATE = ["candidate(1, 2) == 3", "candidate(2, 3) == expected", "candidate(n, n) == 2 * n"]
 
 
-@pytest.mark.parametrize("call", ["", "\ncheck(add)\n"])
+@pytest.mark.parametrize("call", ["", "\ncheck(add)\n", "\nif False:\n    check(add)\n"])
 def test_a_check_function_is_called_once(call):
     check = checks.python_tests(HUMAN + call, "add")
     assert findings(check, ADD) == []
@@ -234,21 +235,6 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
 
 
-def test_a_test_function_that_returns_or_is_named_elsewhere_is_one_test():
-    tests = "def test_it():\n    if f() == 7: return\n    assert f() == 3\n"
-    check = checks.python_tests(tests)
-    assert keys(check, "def f(): return 7") == []
-    assert keys(check, "def f(): return 1") == ["test_it()"]
-    check = checks.python_tests(HUMAN + "\nif True:\n    check(add)\n", "add")
-    assert findings(check, ADD) == []
-    assert keys(check, "def add(a, b): return 1") == ["if True: check(add)"]
-
-
-def test_what_misses_a_failed_preparation_is_not_run():
-    check = checks.python_tests("x = f(1)\nassert x == 1\nassert f(2) == 2")
-    found = findings(check, "def f(n):\n    if n == 1: raise ValueError('one')\n    return 3\n")
-    assert [f.key for f in found] == ["x = f(1)", "assert x == 1", "assert f(2) == 2"]
-    assert found[1].message == "not run: `assert x == 1`"
 
 
 @pytest.mark.parametrize(
@@ -259,10 +245,9 @@ def test_what_misses_a_failed_preparation_is_not_run():
         ("import math\nx = 1", None, "tests"),
         ("return 5", None, "tests"),
         ("def check(candidate): assert candidate()", None, "entry_point"),
-        ("async def test_it(): assert f()", None, "tests"),
+        ("def test_it(): return f()", None, "tests"),
         ("def test_it(fixture): assert f()", None, "tests"),
         ("def check(a, b): assert a", "f", "tests"),
-        ("def test_it():\n    assert f()\nit = [test_it]", None, "tests"),
         ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
         ("assert f()", "not a name", "entry_point"),
         ("assert f()", "lambda", "entry_point"),

@@ -107,12 +107,6 @@ def test_a_text_is_never_a_path(tmp_path, monkeypatch):
     assert findings(numbers.finite(), Path("r.json")) == []
 
 
-def test_columns_may_stand_among_other_things():
-    output = {"a": [1, 2, 3], "rmse": 3.2, "model": "x", "seeds": [1, 2]}
-    assert keys(numbers.finite(columns="seeds"), output) == []
-    assert keys(numbers.finite(columns=["seeds", "a"]), output) == ["finite: unequal lengths"]
-    assert keys(numbers.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == ["ranges: rmse above"]
-
 
 # Every form of the same cells agrees
 
@@ -190,7 +184,7 @@ def test_what_is_no_number(cell):
 
 
 def test_ranges_count_what_lies_outside():
-    check = numbers.ranges(None, {"a b": (0, None)}, share=(0, 1))
+    check = numbers.ranges(**{"a b": (0, None), "share": (0, 1)})
     data = {"a b": [-1, -2, 3], "share": [0, 1, 1.5], "name": ["x", "y", "z"]}
     below, above = findings(check, data)
     assert (below.key, above.key) == ("ranges: a b below", "ranges: share above")
@@ -405,7 +399,6 @@ def test_an_old_file_is_stale(tmp_path):
 
 
 WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
-    (numbers.ranges, "columns", [{}, "a", [("a", (0, 1))]]),
     (numbers.ranges, "a", [(2, 1), (None, None), 5]),
     (numbers.finite, "columns", [5]),
     (numbers.rows, "key", [[""], ()]),

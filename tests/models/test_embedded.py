@@ -184,30 +184,6 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
     asyncio.run(asyncio.wait_for(gone(pid), 5))
 
 
-def test_a_fork_has_its_own_process_and_forgetting_to_close_leaves_none():
-    script = (
-        "import asyncio, os\n"
-        "from heedful.models.embedded import Embedded\n"
-        "from heedful.models.contract import Message\n"
-        "model = Embedded('embedded:smollm2', timeout=30)\n"
-        "def ask():\n"
-        "    asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
-        "    return model.pid\n"
-        "ours = ask()\n"
-        "if os.fork() == 0:\n"
-        "    theirs = ask()\n"
-        "    asyncio.run(model.close())\n"
-        "    raise SystemExit(3 if theirs == ours else 0)\n"
-        "_, status = os.wait()\n"
-        "print(os.waitstatus_to_exitcode(status), ours == ask(), ours)\n"
-    )
-    command = [sys.executable, "-W", "error", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    status, same, pid = done.stdout.split()
-    assert (status, same) == ("0", "True")
-    asyncio.run(gone(int(pid)))
-
 
 def test_several_event_loops_share_one_model(smollm2):
     model = Embedded(f"embedded:{smollm2}")  # a file of the user

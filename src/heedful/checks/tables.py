@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 ROWS = 65_536
-"""Rows of a batch; an eighth of this number if rows are Python objects."""
+"""Rows of a batch; an eighth of this number from CSV, whose cells are Python objects."""
 SUFFIXES = (".csv", ".parquet", ".pq", ".json")
 MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
 """Texts that mean a missing cell, in lower case."""
@@ -192,24 +192,19 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
         if not isinstance(row, Mapping):
             what = f"row {number} is {shorten(row)}, not an object of named values"
             raise TableError("not a table", what, "give every row as an object, or lists by name")
-    if not (columns := tuple(dict.fromkeys(str(name) for row in rows for name in row))):
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if not columns:
         raise TableError("empty", "there are no rows", "write at least one row", RESULTS)
-
-    def read(asked: Sequence[str]) -> Batches:
-        for part in _batched(iter(rows)):
-            yield [[row.get(name) for row in part] for name in asked]
-
-    return Table(columns, read)
-
-
-def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
+    return _open_columns({str(name): [row.get(name) for row in rows] for name in columns})
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
+        if isinstance(frame, narwhals.Series):
+            return _open_arrays([frame.to_list()], asked)
+        names = frame.collect_schema().names()  # in pandas also numbers and tuples
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
         raise TableError("columns", what, "give every column a different name") from error
@@ -217,20 +212,15 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
         raise TableError("not a table", what, fix) from None
-    if isinstance(frame, narwhals.Series):
-        return _open_arrays([frame.to_list()], asked)
-    try:
-        names = frame.collect_schema().names()  # in pandas also numbers and tuples
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
 
-    def read(names: Sequence[str]) -> Batches:
-        lazy = isinstance(frame, narwhals.LazyFrame)
-        held = frame.select(*names).collect() if lazy else frame
+    def read(asked: Sequence[str]) -> Batches:
+        held = frame.select(*(columns[name] for name in asked)).lazy().collect()
         for start in range(0, len(held), ROWS):
             part = held[start : start + ROWS]
-            yield [part.get_column(columns[name]).to_list() for name in names]
+            yield [part.get_column(columns[name]).to_list() for name in asked]
 
     return Table(tuple(columns), read)
 
@@ -298,7 +288,8 @@ def _open_csv(path: Path) -> Table:
 
     def read(names: Sequence[str]) -> Batches:
         places = [header.index(name) for name in names]
-        for part in _batched(islice(lines(), 1, None)):
+        rows = islice(lines(), 1, None)
+        while part := list(islice(rows, max(1, ROWS // 8))):
             for width in set(map(len, part)) - {len(header)}:
                 raise _damaged(path, f"a row has {width} cells, the header {len(header)}")
             yield [[row[place] or None for row in part] for place in places]

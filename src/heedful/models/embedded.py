@@ -70,11 +70,6 @@ class Embedded:
                 raise InvalidInput("model", str(self._file), allowed)
         self._settings = {"context": context, "threads": threads}
         self._closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        """Set the attributes to the state without a child process; also called after a fork."""
-        self._owner = os.getpid()
         self._turn = threading.Lock()  # held during a call
         self._lock = threading.Lock()  # guards the attributes below, only for short times
         self._children: list[_Child] = []  # none or one
@@ -114,8 +109,6 @@ class Embedded:
         if schema is not None:
             wanted = {"schema": dict(schema)}
             request["response_format"] = {"type": "json_schema", "json_schema": wanted}
-        if self._owner != os.getpid():
-            self._begin()
         if find_spec("xllamacpp") is None:
             what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             raise ModelUnavailable(what)
@@ -136,8 +129,6 @@ class Embedded:
 
     async def close(self) -> None:
         """End the child process; current and later calls raise ModelUnavailable."""
-        if self._owner != os.getpid():
-            self._begin()
         with self._lock:
             self._closed = True
             for child in self._children:
