@@ -26,7 +26,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "precision": {"at_most": 1},
     "predictions": {},
     "python_tests": {"tests": "assert f() == 1", "entry_point": "f"},
-    "ranges": {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
+    "ranges": {"actual": [0, 60], "predicted": [0, 60]},
     "regex": {"pattern": "a+"},
     "results": {"path": "nowhere.csv"},
     "rows": {"key": "actual"},

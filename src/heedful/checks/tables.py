@@ -217,7 +217,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
 
     def read(asked: Sequence[str]) -> Batches:
-        held = frame.select(*(columns[name] for name in asked)).lazy().collect()
+        held = frame.lazy().collect()
         for start in range(0, len(held), ROWS):
             part = held[start : start + ROWS]
             yield [part.get_column(columns[name]).to_list() for name in asked]

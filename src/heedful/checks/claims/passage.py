@@ -42,9 +42,6 @@ _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-# The words that link a superlative to a name after it, and the tokens that end its phrase.
-_IS = frozenset("is was of in at for by".split())
-_STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,25 +331,16 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative, such as "the lowest RMSE", that is about a row."""
+    """Yield a claim for each superlative, such as "the lowest RMSE", about the only row named."""
+    rows = sentence.mentions[0].rows if len(sentence.mentions) == 1 else ()
     for at, low in enumerate(sentence.lows):
-        if low not in _MOST and low not in _LEAST:
-            continue
-        end, phrase = at + 1, list[str]()
-        starts = {mention.first for mention in sentence.mentions}
-        while end < len(sentence.lows) and sentence.lows[end] not in _STOPS and end not in starts:
-            phrase += _parts(sentence.lows[end])
-            end += 1
-        after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
-        before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
-        linked = after and not _IS.isdisjoint(sentence.lows[end : after.first])
-        holder = after if linked else before
-        for row in holder.rows if holder else ():
+        phrase = sentence.phrase(at + 1, 1) if low in _MOST or low in _LEAST else ()
+        for row in rows if phrase else ():
             table = sentence.evidence.tables[row.table]
-            columns = table.bind(tuple(phrase[:PHRASE]), whole=True)
+            columns = table.bind(phrase, whole=True)
             own = row.number(columns[0]) if len(columns) == 1 else None
             if own is not None and len(table.rows) > 1:
                 best, top = table.extreme(columns[0], low in _MOST)
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
-                yield sentence.claim(at, end - 1, "comparison", own == top, why, best.title)
+                yield sentence.claim(at, at + 1, "comparison", own == top, why, best.title)
                 break
