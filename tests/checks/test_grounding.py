@@ -108,10 +108,7 @@ def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
     }
     text = "On the holdout, Ridge has an RMSE of 2.0. On train Ridge has an RMSE of 2.0."
     claims = [(one.verdict, one.paths) for one in ground(text, splits) if one.kind == "number"]
-    assert claims == [
-        ("contradicted", ("$.holdout[0].rmse",)),
-        ("supported", ("$.train[0].rmse",)),
-    ]
+    assert claims == [("contradicted", ("$.holdout[0].rmse",)), ("supported", ("$.train[0].rmse",))]
     assert wrong("Ridge has an RMSE of 3.25, elsewhere an RMSE of 2.0.", splits) == []
 
 

@@ -106,11 +106,7 @@ WIDE = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.
             "B2 has a mean RMSE of 1.",
             [("contradicted", ("$[1].mean rmse",))],
         ),
-        (
-            pd.Series({"rmse": 4.0, "mape": 3.0}),
-            "The RMSE is 3.",
-            [("contradicted", ("$.rmse",))],
-        ),
+        (pd.Series({"rmse": 4.0, "mape": 3.0}), "The RMSE is 3.", [("contradicted", ("$.rmse",))]),
     ],
 )
 def test_frames_have_names_levels_and_series(evidence, text, places):

@@ -127,8 +127,7 @@ def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"],
+    "source", ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"]
 )
 def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     name = write(source)

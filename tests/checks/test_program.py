@@ -179,7 +179,6 @@ def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
     assert len(first.message) < 400
 
 
-
 def test_folders_nested_too_deep_for_python_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     deep = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
@@ -233,8 +232,6 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     found = findings(checks.python_tests(tests), "def f(): return 7")
     assert [one.key for one in found] == ["assert f() == expected", "assert f() == helper()"]
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
-
-
 
 
 @pytest.mark.parametrize(

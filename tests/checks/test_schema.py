@@ -85,13 +85,7 @@ def test_a_model_gives_one_finding_a_problem(candidate, expected):
 
 
 @pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        '```json\n{"name": "a"}\n```',
-        'Here it is: {"name": "a"}',
-    ],
-)
+@pytest.mark.parametrize("text", ['```json\n{"name": "a"}\n```', 'Here it is: {"name": "a"}'])
 def test_text_around_the_json_is_found(check, text):
     (finding,) = findings(check, text)
     assert finding.key == "json_schema: text around"

@@ -15,11 +15,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import inf, isfinite, sqrt
+from math import inf, sqrt
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
@@ -92,34 +92,27 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 # The cells of a column
 
 
-class Bounds(NamedTuple):
-    """The least and the greatest number that a column may have; None is no bound."""
-
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(slots=True)
 class Column:
     """Statistics of one column, updated batch by batch.
 
-    The `n` finite values lie from `least` to `most`; `below` and `above` count those outside the
-    `bounds`. `wrong` counts the cells that are not numbers; `example` is the first of them.
-    `missing` counts missing and wrong cells. `total` and `squares` are the sums of the distances of
-    the values from `origin`, the mean of the first batch, and of the squares of these distances:
-    so no digits are lost in numbers that are large but close to each other.
+    The `n` finite values lie from `least` to `most`; `outside` counts the values, infinite ones
+    too, that are not from `low` to `high`. `wrong` counts the cells that are not numbers; `example`
+    is the first of them. `missing` counts missing and wrong cells. `total` and `squares` are the
+    sums of the distances of the values from `origin`, the mean of the first batch, and of the
+    squares of these distances: so no digits are lost in large numbers that are close to each other.
     """
 
     name: str
-    bounds: Bounds = Bounds()
+    low: float = -inf
+    high: float = inf
     n: int = 0
     origin: float = 0.0
     total: float = 0.0
     squares: float = 0.0
     least: float = inf
     most: float = -inf
-    below: int = 0
-    above: int = 0
+    outside: int = 0
     missing: int = 0
     infinite: int = 0
     wrong: int = 0
@@ -129,15 +122,13 @@ class Column:
         """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong cell."""
         import numpy as np
 
-        low, high = self.bounds
         finite = values[np.abs(values) <= LARGEST]
         missing = int(np.isnan(values).sum())
         self.missing += missing
         self.infinite += len(values) - missing - len(finite)
         self.example = self.example if self.wrong else example
         self.wrong += wrong
-        self.below += 0 if low is None else int((values < low).sum())
-        self.above += 0 if high is None else int((values > high).sum())
+        self.outside += int(((values < self.low) | (values > self.high)).sum())
         if len(finite):
             self.origin = self.origin if self.n else float(finite.mean())
             away = finite - self.origin
@@ -180,24 +171,16 @@ class Column:
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Yield findings for unusable cells, an empty column, and values out of bounds."""
-        (low, high), name = self.bounds, self.name
+        name, low, high = self.name, _exact(self.low), _exact(self.high)
         yield from self.unusable()
         if not self.n:
             what = f"{name} has no numbers in {self.rows} rows"
             yield report(check, f"{name} empty", what, f"write numbers in {name}")
-        ends = {"at least": low, "at most": high}
-        within = " and ".join(
-            f"{side} {_exact(end)}" for side, end in ends.items() if end is not None
-        )
-        for side, count, bound, end, extreme in (
-            ("below", self.below, low, "lowest", self.least),
-            ("above", self.above, high, "highest", self.most),
-        ):
-            if count and bound is not None:
-                what = f"{name} has {count} of {self.rows} values {side} {_exact(bound)}"
-                what += f"; the {end} is {_exact(extreme)}" if isfinite(extreme) else ""
-                fix = f"keep {name} {within}: correct the rows or how they are made"
-                yield report(check, f"{name} {side}", what, fix)
+        if self.outside:
+            what = f"{name} has {self.outside} of {self.rows} values outside {low} to {high}; "
+            what += f"its finite values lie from {_exact(self.least)} to {_exact(self.most)}"
+            fix = f"keep {name} from {low} to {high}: correct the rows or how they are made"
+            yield report(check, f"{name} outside", what, fix)
 
 
 def _exact(value: float) -> str:
@@ -213,25 +196,21 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _check_columns(name: str, source: Any, bounds: Mapping[str, Bounds]) -> TableCheck:
+def _check_columns(name: str, source: Any, bounds: Mapping[str, Sequence[float]]) -> TableCheck:
     """Make a check of the columns in `bounds`, or of all columns with numbers if it is empty."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
-        wanted = bounds or dict.fromkeys(table.columns, Bounds())
-        columns = [Column(key, ends) for key, ends in wanted.items() if key in table.columns]
-        for batch in table.batches([c.name for c in columns]) if columns else ():
+        wanted = bounds or dict.fromkeys(table.columns, ())
+        columns = [Column(key, *ends) for key, ends in wanted.items()]
+        for batch in table.batches(tuple(wanted)) if wanted else ():
             for column, cells in zip(columns, batch, strict=True):
                 column.add(*tables.to_numbers(cells))
         if not bounds:  # then columns of text are left out
             columns = [c for c in columns if c.n or not c.wrong]
-            if not columns:
-                what, fix = "there is no column of numbers", "write a column of numbers"
-                yield report(name, "no numbers", what, fix)
-        for key in wanted:
-            if key not in table.columns:
-                absent = table.missing_column(key)
-                yield report(name, f"missing column {key}", absent.what, absent.fix)
+        if not columns:
+            what, fix = "there is no column of numbers", "write a column of numbers"
+            yield report(name, "no numbers", what, fix)
         for column in columns:
             yield from column.findings(name)
 
@@ -240,7 +219,7 @@ def _check_columns(name: str, source: Any, bounds: Mapping[str, Bounds]) -> Tabl
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that `columns` (default: all columns with numbers) have only finite numbers."""
-    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Bounds()))
+    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), ()))
 
 
 def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
@@ -254,14 +233,14 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
     return _check_columns("ranges", source, bounds)
 
 
-def _bounds(name: str, pair: Any) -> Bounds:
-    """Return the bounds `(low, high)` of a column. Raises InvalidInput."""
+def _bounds(name: str, pair: Any) -> tuple[float, float]:
+    """Return the bounds of a column, infinite for None. Raises InvalidInput."""
     low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
-    ends = [end for end in (low, high) if end is not None]
-    fine = all(isinstance(end, int | float) and end == end for end in ends)
+    ends = (-inf if low is None else low, inf if high is None else high)
+    fine = all(isinstance(end, int | float) for end in ends) and ends[0] <= ends[1]
     allowed = "(low, high) of numbers, low <= high; None is an open end"
-    require(bool(ends) and fine and ends == sorted(ends), f"range of {name}", pair, allowed)
-    return Bounds(low, high)
+    require(fine and ends != (-inf, inf), f"range of {name}", pair, allowed)
+    return ends
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
@@ -439,28 +418,29 @@ def _judge_constant(a: Column, p: Column, limits: Mapping[str, float]) -> Iterat
 
 @dataclass(slots=True)
 class Pairs:
-    """Statistics of the rows with an actual value and a prediction, updated batch by batch.
+    """Statistics of the rows with a number in every column, updated batch by batch.
 
-    `joint` is the sum of the products of both values' distances from their `Column.origin`.
-    `fractional` counts the actual values that are not whole numbers; `copied` counts the
-    predictions that equal such a value exactly.
+    `every` are the columns with all of their rows. `joint` is the sum of the products of both
+    values' distances from their `Column.origin`. `fractional` counts the actual values that are not
+    whole numbers; `copied` counts the predictions that equal such a value exactly.
     """
 
+    every: Sequence[Column]
     actual: Column
     predicted: Column
     joint: float = 0.0
     fractional: int = 0
     copied: int = 0
 
-    def add(self, every: Sequence[Column], batch: Sequence[Any]) -> None:
-        """Add a batch to the columns in `every`, and its rows with two finite numbers to `self`."""
+    def add(self, batch: Sequence[Any]) -> None:
+        """Add a batch: the cells of each column."""
         import numpy as np
 
         cells = [tables.to_numbers(column) for column in batch]
-        for column, numbers in zip(every, cells, strict=True):
+        for column, numbers in zip(self.every, cells, strict=True):
             column.add(*numbers)
-        both = np.logical_and(*(np.abs(numbers.values) <= LARGEST for numbers in cells))
-        a, p = (numbers.values[both] for numbers in cells)
+        both = np.all([np.abs(numbers.values) <= LARGEST for numbers in cells], axis=0)
+        a, p = cells[0].values[both], cells[-1].values[both]
         self.actual.add(a)
         self.predicted.add(p)
         self.joint += float(((a - self.actual.origin) * (p - self.predicted.origin)).sum())
@@ -503,42 +483,39 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
 def _judge_predictions(
     columns: Sequence[str], limits: Mapping[str, float], data: Any
 ) -> Iterator[Finding]:
-    """Yield findings about the last of `columns`, compared with the first if there are two.
-
-    Raises TableError, after the findings, if the first column is missing.
-    """
-    table, (actual, predicted) = tables.open_table(data, columns), ("", *columns)[-2:]
-    compared = actual in table.columns
-    a, p = Column(actual), Column(predicted)
-    every, pairs = [Column(actual), Column(predicted)], Pairs(a, p)
-    for batch in table.batches(columns if compared else [predicted]):
-        pairs.add(every, batch if compared else [[None] * len(batch[0]), *batch])
+    """Yield findings about the last of `columns`, compared with the first if there are two."""
+    every = [Column(name) for name in columns]
+    a, p = Column(columns[0]), Column(columns[-1])
+    pairs, table = Pairs(every, a, p), tables.open_table(data, columns)
+    for batch in table.batches(columns):
+        pairs.add(batch)
     # A row without an actual value may be in the future: it is allowed, but not judged.
-    yield from every[0].unusable(missing="warning") if compared else ()
-    yield from every[1].unusable()
-    if a.n > 1:
-        findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
-        if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
-            what = f"{p.name} equals {a.name} to the last digit in {pairs.copied} of {a.n} rows"
-            fix = f"check that {a.name}, or a column computed from it, is not among the features"
-            level: Level = "error" if pairs.copied == pairs.fractional else "warning"
-            findings.append(report("leakage", p.name, what, fix, level, 0.6))
-        # After an error it says little that predictions are no better than the mean.
-        if a.n >= FEW and a.std and all(finding.level != "error" for finding in findings):
-            findings += _judge_skill(pairs)
-        yield from findings
-        return
-    if every[1].n > 1:
-        yield from _judge_constant(Column(actual), every[1], limits)
-    if actual and not compared:
-        raise table.missing_column(actual)
-    if compared or every[1].n < 2:
-        both = f"both {a.name} and {p.name}" if compared else p.name
-        count, rows = a.n if compared else every[1].n, every[1].rows
-        kind = ("one row" if count else "no pairs") if rows else "empty"
-        what = f"{count} of {rows} rows have a number in {both}; two are needed"
-        fix = f"write the results of all rows, {' and '.join(columns)} as numbers"
+    for column in every:
+        yield from column.unusable("error" if column is every[-1] else "warning")
+    if p.n < 2:
+        kind = ("one row" if p.n else "no pairs") if every[-1].rows else "empty"
+        names = " and ".join(columns)
+        what = f"{p.n} of {every[-1].rows} rows have a number in {names}; two are needed"
+        fix = f"write the results of all rows, {names} as numbers"
         yield report(RESULTS, kind, what, fix, severity=0.9)
+    elif len(columns) == 1:
+        yield from _judge_constant(Column(""), p, limits)
+    else:
+        yield from _judge_pairs(pairs, limits)
+
+
+def _judge_pairs(pairs: Pairs, limits: Mapping[str, float]) -> Iterator[Finding]:
+    a, p = pairs.actual, pairs.predicted
+    findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
+    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
+        what = f"{p.name} equals {a.name} to the last digit in {pairs.copied} of {a.n} rows"
+        fix = f"check that {a.name}, or a column computed from it, is not among the features"
+        level: Level = "error" if pairs.copied == pairs.fractional else "warning"
+        findings.append(report("leakage", p.name, what, fix, level, 0.6))
+    # After an error it says little that predictions are no better than the mean.
+    if a.n >= FEW and a.std and all(finding.level != "error" for finding in findings):
+        findings += _judge_skill(pairs)
+    yield from findings
 
 
 def predictions(
