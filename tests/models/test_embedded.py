@@ -184,7 +184,6 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
     asyncio.run(asyncio.wait_for(gone(pid), 5))
 
 
-
 def test_several_event_loops_share_one_model(smollm2):
     model = Embedded(f"embedded:{smollm2}")  # a file of the user
 

@@ -166,7 +166,7 @@ def test_an_unchanged_file_is_not_hashed_again(server, official, cache):
 
 def test_a_path_that_is_given_is_used_or_refused(server, official, cache, tmp_path):
     path = tmp_path / "mine.bin"
-    with pytest.raises(WeightsError, match=r"mine\.bin is not a file"):
+    with pytest.raises(WeightsError, match=r"mine\.bin cannot be read"):
         fetch(official, cache, path=path)
     path.write_bytes(CONTENT)
     assert fetch(official, cache, path=path) == path

@@ -65,16 +65,10 @@ class PythonTests:
         """The number of tests, at least 1."""
         return max(1, sum(step.test for step in self.steps))
 
-    def share(self, findings: Sequence[Finding]) -> float:
-        """Return the share (0..1) of tests that pass; 0 if no test could run."""
-        wrong = {finding.key for finding in findings}
-        named = [step.test for step in self.steps if _safe(step.source) in wrong]
-        return 0.0 if wrong and not named else 1 - sum(named) / self.asks
-
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
-            return [text]
+            return [text, *(_not_run(step) for step in self.steps if step.test)]
         return list(_findings(self, *await _run(self.request, strip_fence(text))))
 
 
@@ -270,9 +264,8 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
     for record in records:
         state |= record
     begun = state.get("step", -1)
-    if "done" not in state:
+    if "done" not in state:  # the finding of the step that ran when the process ended
         yield _cause(check.request, state, code, check.steps[begun] if begun >= 0 else None)
-        begun -= 1
     failures = {record["failed"]: record for record in records if "failed" in record}
     for number, step in enumerate(check.steps):
         if failure := failures.get(number):
@@ -288,7 +281,11 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
                 what, fix = what.rstrip(": "), _fix(failure["type"])
             yield _finding(what, fix, step.source, trace=failure["trace"])
         elif step.test and number > begun:
-            yield _finding(f"not run: `{step.source}`", "", step.source, 0.3)
+            yield _not_run(step)
+
+
+def _not_run(step: Step) -> Finding:
+    return _finding(f"not run: `{step.source}`", "", step.source, 0.3)
 
 
 def _fix(kind: str) -> str:
@@ -331,4 +328,5 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
             fix = "return the result: do not end the process (os._exit), recurse without end, "
             fix += "close or write to files of others, or use more than "
             fix += f"{request['memory_mb']} MiB of memory"
+        key = running.source if running else key
     return _finding(what, fix, key, 0.9, trace)

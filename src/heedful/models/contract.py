@@ -39,11 +39,7 @@ class Answer:
 # the counts of the prompt, and those of the completion. The counts of a group are added.
 _USAGES = (
     ("usage", "prompt_tokens", "completion_tokens"),
-    (
-        "usage",
-        "input_tokens cache_creation_input_tokens cache_read_input_tokens",
-        "output_tokens",
-    ),
+    ("usage", "input_tokens cache_creation_input_tokens cache_read_input_tokens", "output_tokens"),
     ("usage_metadata", "prompt_token_count", "candidates_token_count thoughts_token_count"),
 )
 # Where their texts are, or the objects that the SDK has parsed; a list stands for its first item.

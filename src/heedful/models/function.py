@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, answer_of
 
@@ -66,9 +65,9 @@ class Function:
             return await value if inspect.isawaitable(value) else value
 
         begun = time.monotonic()
-        async with calls.time_limit(self._timeout, self.name):
-            outcomes = await asyncio.gather(ask(), return_exceptions=True)
-        answer = said = _checked(f"model {self.name!r}", outcomes[0])
+        with UserCode(partial(_failed, f"model {self.name!r}")):
+            async with calls.time_limit(self._timeout, self.name):
+                answer = said = await ask()
         seconds = time.monotonic() - begun
         answer = Answer(answer) if isinstance(answer, str) else answer_of(answer)
         if answer is None or not isinstance(answer.text, str):
@@ -81,21 +80,17 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`; if it is an exception, raise it, or a ModelError if it is of user code."""
-    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
-        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+def _failed(what: str, error: BaseException) -> ModelError:
+    return ModelError(f"{what} raised {type(error).__name__}: {error}")
 
 
 def _look_up(name: str) -> Callable[..., Any]:
-    imported = calls.settle(Future(), partial(resolve_name, name))
-    error, allowed = imported.exception(), "a function, as in module:function"
-    if isinstance(error, ImportError | AttributeError):
-        raise InvalidInput("model", name, f"{allowed} ({error})") from error
-    found = _checked(f"importing model {name!r}", error or imported.result())
+    allowed = "a function, as in module:function"
+    with UserCode(partial(_failed, f"importing model {name!r}")):
+        try:
+            found = resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            raise InvalidInput("model", name, f"{allowed} ({error})") from error
     if not callable(found):
         raise InvalidInput("model", name, allowed)
     return found  # type: ignore[no-any-return]

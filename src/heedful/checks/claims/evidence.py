@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from heedful.checks import tables
 from heedful.checks.claims import words
 from heedful.checks.claims.words import Date, Token, likeness, split_name, stem, tokenize
+from heedful.checks.text import require
 from heedful.errors import InvalidInput
 
 Path = tuple[str, ...]
@@ -31,7 +32,6 @@ _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
 # The most characters of a name, and the most cells of a word that names rows.
 SHORT = 60
 COMMON = 500
-_NAMES = frozenset("name id title model key".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +45,12 @@ class Lexicon:
     names of the evidence.
     """
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
     synonyms: Mapping[str, str] = field(default_factory=dict)
-    pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        two = all(len(columns) == 2 for columns in self.pairs.values())
+        require(two, "pairs of a lexicon", self.pairs, "two columns for each name")
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -57,12 +59,9 @@ class Lexicon:
             return value
         if value is None:
             return cls()
-        from pydantic import TypeAdapter, ValidationError  # slow to import
-
-        try:
-            return TypeAdapter(cls).validate_python(value)
-        except ValidationError as error:
-            raise InvalidInput("lexicon", value, f"the fields of a Lexicon ({error})") from error
+        fine = isinstance(value, Mapping) and value.keys() <= {"synonyms", "pairs"}
+        require(fine, "lexicon", value, "a mapping with synonyms and pairs")
+        return cls(**value)
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens; each synonym is replaced by the word that the evidence uses."""
@@ -382,9 +381,8 @@ class Evidence:
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
-        first = next((token.text for token in tokens if token.kind == "word"), "")
-        named = path and not _NAMES.isdisjoint(split_name(path[-1]))
-        if first and (named or not first[0].islower()):
+        first = next((token.text for token in tokens if token.kind == "word"), "a")
+        if path == ("key",) or not first[0].islower():
             for token in tokens:
                 plain = token.low in words.STOP
                 if token.kind in ("word", "number") and not plain:

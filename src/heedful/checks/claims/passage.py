@@ -8,20 +8,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
+from heedful.checks.claims import words
 from heedful.checks.claims.evidence import Cell, Evidence, Mention, Row, Words
-from heedful.checks.claims.words import (
-    STOP,
-    WEEKDAYS,
-    Date,
-    Quantity,
-    Token,
-    content_stems,
-    dates,
-    likeness,
-    quantities,
-    split_name,
-    tokenize,
-)
+from heedful.checks.claims.words import STOP, WEEKDAYS, Date, Quantity, Token, likeness, split_name
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
@@ -94,7 +83,7 @@ class Sentence:
     def quantities(self) -> list[Quantity]:
         """The numbers that are not part of a date or of the name of a row or column."""
         named = {at for m in self.mentions for at in range(m.first, m.last + 1)} | self.dated
-        every = quantities(self.tokens)
+        every = words.quantities(self.tokens)
         return [q for q in every if q.first not in named and not self._is_label(q)]
 
     @cached_property
@@ -139,12 +128,12 @@ class Sentence:
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
         """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
-        words: list[str] = []
+        found: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
                 break
-            words += _parts(self.low(at))
-        return tuple(words[:PHRASE])
+            found += _parts(self.low(at))
+        return tuple(found[:PHRASE])
 
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
@@ -169,8 +158,8 @@ def _parts(low: str) -> Sequence[str]:
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
-    tokens = evidence.lexicon.read(tokenize(text))
-    waiting = list(dates(text))[::-1]
+    tokens = evidence.lexicon.read(words.tokenize(text))
+    waiting = list(words.dates(text))[::-1]
     topic: Sequence[Row] = ()
     start = 0
     for at, token in enumerate(tokens, 1):
@@ -263,18 +252,18 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
     """Return the two cells of a `Lexicon` pair whose name follows the numbers, or (None, None)."""
     phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
-    options: list[tuple[int, int, Cell, Cell]] = []
+    best: tuple[int, Cell | None, Cell | None] = (-1, None, None)
     for name, columns in sentence.evidence.lexicon.pairs.items():
-        words = name.casefold().split()
-        fits = all(any(likeness(w, word) > 1 for w in phrase) for word in words)
-        if not fits or not (words or named):
+        terms = name.casefold().split()
+        fits = all(any(likeness(w, term) > 1 for w in phrase) for term in terms)
+        if not fits or not (terms or named):
             continue
         for row in sentence.subject(one.first):
             a, b = (row.named(column) for column in columns)
             if a and b:
                 right = one.fits(a.value) + two.fits(b.value)
-                options.append((len(words), right, a, b))
-    return max(options, key=lambda option: option[:2])[2:] if options else (None, None)
+                best = max(best, (3 * len(terms) + right, a, b), key=lambda option: option[0])
+    return best[1:]
 
 
 # Dates, names, superlatives and statements
@@ -322,11 +311,11 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
 def _statement(sentence: Sentence) -> Iterator[Claim]:
     """Yield the sentence as one claim, not found, if few of its words are in the evidence."""
     evidence = sentence.evidence
-    words = content_stems(token.low for token in sentence.tokens if token.kind == "word")
-    known = sum(map(evidence.knows, words))
+    stems = words.content_stems(token.low for token in sentence.tokens if token.kind == "word")
+    known = sum(map(evidence.knows, stems))
     least = PROSE if evidence.prose else DATA
-    if len(words) > 2 and known < least * len(words):
-        why = f"{known} of its {len(words)} words are in the evidence"
+    if len(stems) > 2 and known < least * len(stems):
+        why = f"{known} of its {len(stems)} words are in the evidence"
         yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why)
 
 
