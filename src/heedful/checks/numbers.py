@@ -196,12 +196,12 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _check_columns(name: str, source: Any, bounds: Mapping[str, Sequence[float]]) -> TableCheck:
+def _check_columns(name: str, source: Any, bounds: Mapping[str, tuple[float, float]]) -> TableCheck:
     """Make a check of the columns in `bounds`, or of all columns with numbers if it is empty."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
-        wanted = bounds or dict.fromkeys(table.columns, ())
+        wanted = bounds or dict.fromkeys(table.columns, (-inf, inf))
         columns = [Column(key, *ends) for key, ends in wanted.items()]
         for batch in table.batches(tuple(wanted)) if wanted else ():
             for column, cells in zip(columns, batch, strict=True):
@@ -219,7 +219,7 @@ def _check_columns(name: str, source: Any, bounds: Mapping[str, Sequence[float]]
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that `columns` (default: all columns with numbers) have only finite numbers."""
-    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), ()))
+    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), (-inf, inf)))
 
 
 def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:

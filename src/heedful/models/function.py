@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Unpack
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
 from heedful.models import call as calls
-from heedful.models.contract import Answer, Message, answer_of
+from heedful.models.contract import Answer, Message, Options, answer_of
 
 
 class Function:
@@ -36,23 +36,14 @@ class Function:
         with suppress(TypeError, ValueError):  # some builtins have no signature
             self._takes = inspect.signature(self._call).parameters
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Answer:
+    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
         """Call the function and return its answer; an answer of type str has the usage of one call.
 
         Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
         for a result of another type or, with a schema, for text that is not JSON.
         """
-        calls.check_request(messages, schema, max_tokens, temperature)
-        given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
-        given |= {"temperature": temperature, "seed": seed}
+        given = calls.check_request(messages, options)
+        schema = given["schema"]
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
         asked = partial(self._call, list(messages), **given)

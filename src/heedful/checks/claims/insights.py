@@ -115,7 +115,9 @@ def insights(
             what = f"is cited as a column, and the data has none of that name; it has: {there}"
             yield from absent(_columns(text), what, "cite columns that exist, or none")
         if saved is not LEFT_OUT and not _is_there(saved):
-            cited = ((match.span(), "prediction", []) for match in _cited(text, _PREDICTION))
+            cited: Iterator[Cited] = (
+                (match.span(), "prediction", []) for match in _cited(text, _PREDICTION)
+            )
             fix = "leave predictions out until the stage that makes them has saved its results"
             yield from absent(cited, "claims a prediction, and there are no results", fix)
 
