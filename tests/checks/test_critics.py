@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import heedful
 from heedful.checks import critique as checks
 from heedful.checks import loading as checks_loading
 from heedful.checks.critique import plain_text
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UnknownName
-from heedful.loop.record import Evaluation, Goal, Usage
+from heedful.loop.record import Evaluation, Usage
 from heedful.models.call import WARMER
 from heedful.models.contract import Answer
 from heedful.models.function import Function
@@ -188,29 +187,6 @@ def test_what_was_cut_or_the_adapter_refuses_is_asked_again_too():
         judged(checks.critic("alignment", ScriptedModel(refused, refused)))
 
 
-# In a loop
-
-
-def loop(check: Any, **options: Any) -> heedful.Result[Any]:
-    options = {"generate": lambda task, hint: hint or "first"} | options
-    goals = [Goal("alignment", 0.75)]
-    return heedful.run_sync(heedful.run("Do it.", goals=goals, store=None, **options, **check))
-
-
-@pytest.mark.parametrize("place", ["checks", "evaluate"])
-def test_it_is_a_check_and_an_evaluator(place):
-    check = checks.critic("alignment", ScriptedModel(GOOD, said(alignment=0.75)))
-    result = loop({"checks": [check]} if place == "checks" else {"evaluate": check})
-    assert result.passed
-    assert [one.evaluation and one.evaluation.scores for one in result.loop.attempts] == [
-        {"alignment": 0.5},
-        {"alignment": 0.75},
-    ]
-    told = str(result.candidate)
-    assert "alignment is 0.5; it must be at least 0.75" in told
-    assert "- alignment: The moon is missing: name it" in told
-
-
 # What the model is shown
 
 
@@ -287,11 +263,6 @@ def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
     pairs = asyncio.run(ranked())
     assert Counter(right for _, right in pairs) == rights
     assert Counter(role for role, _ in pairs) == dict.fromkeys(SERVED, 5)
-
-
-async def test_a_judge_that_fails_says_so_instead_of_being_wrong():
-    with pytest.raises(ModelError):
-        await anext(checks.calibrate(ScriptedModel()))
 
 
 # Several

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Claim, Evidence, Lexicon, ground, grounding
+from heedful.checks import Evidence, Lexicon, ground, grounding
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from tests.checks.support import findings
@@ -160,12 +160,6 @@ def test_a_sentence_of_other_things_is_not_found():
     assert claim.text.startswith("Gardens")
 
 
-def test_a_claim_says_where_and_what_is_true():
-    (claim,) = ground("Ridge has an RMSE of 3.4.", MODELS)
-    paths, why = ("$[1].rmse",), "compared with its row and column"
-    assert claim == Claim((21, 24), "3.4", "number", "contradicted", paths, "3.25", why)
-
-
 # The check
 
 
@@ -200,7 +194,6 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
         (MODELS, {"lexicon": 5}),
         (MODELS, {"lexicon": {"words": {}}}),
         (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
-        (Evidence(MODELS), {"lexicon": WORDS}),  # it has one of its own
     ],
 )
 def test_arguments_are_checked(evidence, options):

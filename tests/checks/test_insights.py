@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,19 +71,6 @@ RUN = METRIC | COLUMN | {"results": None}
 )
 def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
     assert cited(text, **run) == wrong
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        COLUMNS,
-        [dict.fromkeys(COLUMNS, 1)],
-        pl.LazyFrame({name: [1] for name in COLUMNS}),
-        pa.table({name: [1] for name in COLUMNS}),
-    ],
-)
-def test_columns_in_any_form(columns):
-    assert cited("The `wind` column and the `rain` column.", columns=columns) == ["rain"]
 
 
 def test_what_a_run_has_may_be_asked_at_each_call():

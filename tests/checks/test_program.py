@@ -151,17 +151,6 @@ def test_no_wrong_program_passes_by_accident(program):
     assert set(BOTH) <= set(found)
 
 
-def test_redefined_builtins_stay_away_from_the_tests():
-    program = "import builtins\nbuiltins.len = lambda _: 3\ndef all(_): return True\n" + ADD
-    check = checks.python_tests("assert all([add(1, 1) == 3])\nassert len([]) == 3", "add")
-    assert keys(check, program) == ["assert all([add(1, 1) == 3])", "assert len([]) == 3"]
-
-
-def test_the_same_program_gives_the_same_findings():
-    program = "def add(a, b): return [{'x', 'y', 'z', 'w'}, object(), lambda: 0]"
-    assert findings(CHECK, program) == findings(CHECK, program)
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -214,10 +203,9 @@ def test_a_check_function_is_called_once(call):
 @pytest.mark.parametrize(
     ("source", "actual"),
     [
-        ("assert not f()", "`f()` is 7"),
+        ("assert not f()", "`not f()` is False"),
         ("assert 3 == f()", "`f()` is 7"),
-        ("assert 0 < f() < 5", "it is false"),
-        ("assert f() == 7 and f() == 8, 'both'", "both"),
+        ("assert 0 < f() < 5", "`0 < f() < 5` is False"),
         ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
     ],
 )

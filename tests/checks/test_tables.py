@@ -319,14 +319,6 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
     assert kinds(check(impossible)) == ["missing"]
 
 
-def test_the_words_for_a_missing_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for said in ("does not exist", "is no file"):
-        (finding,) = numbers.results("results.csv")(None, NOW)
-        assert finding.message == f"results file results.csv {said}"
-        Path("results.csv").mkdir(exist_ok=True)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -182,18 +181,6 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
         time.sleep(0.2)
         parent.kill()
     asyncio.run(asyncio.wait_for(gone(pid), 5))
-
-
-def test_several_event_loops_share_one_model(smollm2):
-    model = Embedded(f"embedded:{smollm2}")  # a file of the user
-
-    def ask(_: int) -> str:
-        return asyncio.run(model.complete(GREETING, max_tokens=4)).text
-
-    with ThreadPoolExecutor(2) as threads:
-        texts = list(threads.map(ask, range(3)))
-    asyncio.run(model.close())
-    assert len(set(texts)) == 1
 
 
 def test_closing_ends_what_is_under_way_and_what_waits():

@@ -439,8 +439,8 @@ class Pairs:
         cells = [tables.to_numbers(column) for column in batch]
         for column, numbers in zip(self.every, cells, strict=True):
             column.add(*numbers)
-        both = np.all([np.abs(numbers.values) <= LARGEST for numbers in cells], axis=0)
-        a, p = cells[0].values[both], cells[-1].values[both]
+        both = np.all([np.abs(values) <= LARGEST for values, *_ in cells], axis=0)
+        a, p = cells[0][0][both], cells[-1][0][both]
         self.actual.add(a)
         self.predicted.add(p)
         self.joint += float(((a - self.actual.origin) * (p - self.predicted.origin)).sum())

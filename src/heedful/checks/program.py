@@ -191,15 +191,11 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
         sides.append(_one_line(ast.unparse(value)))
         return ast.NamedExpr(name, value)
 
-    match node.test:
-        case ast.Compare(left, [_], [right]) as test:
-            test.left, test.comparators = keep(left), [keep(right)]
-        case ast.UnaryOp(_, operand) as test:
-            test.operand = keep(operand)
-        case ast.Compare() | ast.BoolOp():
-            pass
-        case test:
-            node.test = keep(test)
+    test = node.test
+    if isinstance(test, ast.Compare) and len(test.comparators) == 1:
+        test.left, test.comparators = keep(test.left), [keep(test.comparators[0])]
+    else:
+        node.test = keep(test)
     return tuple(sides)
 
 

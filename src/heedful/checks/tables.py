@@ -22,7 +22,7 @@ from os import PathLike
 from os.path import exists, isfile  # False for an invalid name
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import shorten
@@ -317,14 +317,6 @@ def _open_parquet(path: Path) -> Table:
         return Table(tuple(opened.schema_arrow.names), read)
 
 
-class Numbers(NamedTuple):
-    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is one."""
-
-    values: Floats
-    wrong: int = 0
-    example: object = None
-
-
 def to_number(cell: Any) -> float | None:
     """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
 
@@ -345,23 +337,26 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells) -> Numbers:
-    """Return the cells of a column as floats."""
+def to_numbers(cells: Cells) -> tuple[Floats, int, object]:
+    """Return the cells of a column as floats, how many are no numbers, and the first of these.
+
+    A missing or wrong cell becomes NaN.
+    """
     import numpy as np
 
     if isinstance(cells, np.ndarray):
-        return Numbers(cells.astype(np.float64))
+        return cells.astype(np.float64), 0, None
     kinds = set(map(type, cells))
     if kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
             with suppress(ValueError, OverflowError):
-                return Numbers(np.fromiter(map(float, there), float, len(there)))
+                return np.fromiter(map(float, there), float, len(there)), 0, None
     read = list(map(to_number, cells))
     wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
     values = np.array([nan if value is None else value for value in read], dtype=float)
-    return Numbers(values, len(wrong), wrong[0] if wrong else None)
+    return values, len(wrong), wrong[0] if wrong else None
 
 
 def is_missing(cell: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Path, Query, Response
 
-from heedful.checks import evaluate, loading
+from heedful.checks import loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
@@ -223,7 +223,7 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        found = await evaluate.threaded(self._check, candidate, context)
+        found = await asyncio.to_thread(self._check, candidate, context)
         if not iscoroutine(found):
             return found
         try:
