@@ -172,7 +172,8 @@ def _open_columns(columns: Mapping[str, Cells]) -> Table:
             what = f"the columns differ in length: {sizes}"
             raise TableError("unequal lengths", what, "give one value a row in every column")
         for start in range(0, max(lengths.values(), default=0), ROWS):
-            yield [columns[name][start : start + ROWS] for name in names]
+            parts = [columns[name][start : start + ROWS] for name in names]
+            yield [part.to_list() if hasattr(part, "to_list") else part for part in parts]
 
     return Table(tuple(columns), read)
 
@@ -204,7 +205,8 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         frame = narwhals.from_native(data, allow_series=True)
         if isinstance(frame, narwhals.Series):
             return _open_arrays([frame.to_list()], asked)
-        names = frame.collect_schema().names()  # in pandas also numbers and tuples
+        frame = frame.lazy().collect()
+        names = frame.columns  # in pandas also numbers and tuples
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
         raise TableError("columns", what, "give every column a different name") from error
@@ -215,14 +217,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
-
-    def read(asked: Sequence[str]) -> Batches:
-        held = frame.lazy().collect()
-        for start in range(0, len(held), ROWS):
-            part = held[start : start + ROWS]
-            yield [part.get_column(columns[name]).to_list() for name in asked]
-
-    return Table(tuple(columns), read)
+    return _open_columns({name: frame.get_column(native) for name, native in columns.items()})
 
 
 # Files

@@ -5,11 +5,11 @@ Each call opens a new connection and keeps no state, so calls may come from any 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack, cast
-from urllib.parse import urlsplit
 
 from heedful.errors import (
     InvalidInput,
@@ -73,7 +73,10 @@ class Remote:
         self._url = ""
         if self._kind not in PROVIDERS:
             self._url, _, model = name.partition("#")
-            _check_address(self._url)
+            host = r"(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?"
+            usable = re.fullmatch(rf"https?://([^\s/@]+@)?{host}(/\S*)?", self._url)
+            if not usable:
+                raise InvalidInput("url", self._url, "an address as in http://127.0.0.1:8000/v1")
         if not model:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
         self.name: str = name
@@ -182,16 +185,6 @@ class Remote:
             return ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
         kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
-
-
-def _check_address(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidInput("url", url, "an address as in http://127.0.0.1:8000/v1")
 
 
 def _turns(messages: Sequence[Message]) -> list[ModelMessage]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 from heedful.checks.claims import words
 from heedful.checks.claims.evidence import Cell, Evidence, Mention, Row, Words
@@ -99,22 +99,10 @@ class Sentence:
         """The start and the end of the sentence in the text, in characters."""
         return self.tokens[0].start, self.tokens[-1].end
 
-    def claim(
-        self,
-        first: int,
-        last: int,
-        kind: Kind,
-        verdict: Verdict | bool,
-        why: str,
-        nearest: str = "",
-        cells: Sequence[Cell] = (),
-    ) -> Claim:
-        """Return a claim about the tokens `first` to `last`; a True `verdict` means supported."""
+    def claim(self, first: int, last: int, kind: Kind, verdict: Verdict, **more: Any) -> Claim:
+        """Return a claim about the tokens `first` to `last`, with `more` fields."""
         start, end = self.tokens[first].start, self.tokens[last].end
-        if isinstance(verdict, bool):
-            verdict = "supported" if verdict else "contradicted"
-        paths = tuple(cell.path for cell in cells[:3])
-        return Claim((start, end), self.text[start:end], kind, verdict, paths, nearest, why)
+        return Claim((start, end), self.text[start:end], kind, verdict, **more)
 
     def _is_label(self, quantity: Quantity) -> bool:
         """Return True if the number is part of a column name: "three-point", "5G"."""
@@ -206,12 +194,15 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
     if cells:
-        why = "compared with its row and column"
-        return sentence.claim(first, last, "number", bool(right), why, f"{near:g}", right or cells)
+        paths = tuple(cell.path for cell in (right or cells)[:3])
+        verdict: Verdict = "supported" if right else "contradicted"
+        known = {"paths": paths, "nearest": f"{near:g}", "why": "compared with its row and column"}
+        return sentence.claim(first, last, "number", verdict, **known)
     value, half = abs(quantity.value), quantity.step / 2
     if sentence.evidence.holds(value - half, value + half):
-        return sentence.claim(first, last, "number", True, "occurs in the evidence")
-    return sentence.claim(first, last, "number", "not found", "occurs nowhere in the evidence")
+        return sentence.claim(first, last, "number", "supported", why="occurs in the evidence")
+    why = "occurs nowhere in the evidence"
+    return sentence.claim(first, last, "number", "not found", why=why)
 
 
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -305,7 +296,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
             near, before = sentence.low(first - 1), sentence.low(first - 2)
             shared = near == "to" or (near == "the" and before not in ("at", "in", "from"))
             verdict: Verdict = "contradicted" if shared else "not found"
-            yield sentence.claim(first, last, "name", verdict, "not named in the evidence")
+            yield sentence.claim(first, last, "name", verdict, why="not named in the evidence")
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
@@ -316,7 +307,7 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
     least = PROSE if evidence.prose else DATA
     if len(stems) > 2 and known < least * len(stems):
         why = f"{known} of its {len(stems)} words are in the evidence"
-        yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why)
+        yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why=why)
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
@@ -331,5 +322,6 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
             if own is not None and len(table.rows) > 1:
                 best, top = table.extreme(columns[0], low in _MOST)
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
-                yield sentence.claim(at, at + 1, "comparison", own == top, why, best.title)
+                verdict: Verdict = "supported" if own == top else "contradicted"
+                yield sentence.claim(at, at + 1, "comparison", verdict, nearest=best.title, why=why)
                 break
