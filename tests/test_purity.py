@@ -13,7 +13,7 @@ ROOMS = {
     "loop": (),
     "lessons": (),
     "traces": ("__init__", "reading"),
-    "checks/claims": ("__init__", "insights"),
+    "checks/claims": ("__init__", "evidence", "insights"),
 }
 ALONE = ("redact", "sanitize", "errors", "store/records")
 # It declares asynchronous protocols, and runs nothing.
