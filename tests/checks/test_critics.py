@@ -289,20 +289,6 @@ def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     assert evaluation.preference == pytest.approx(preference)
 
 
-def test_roles_may_be_mixed():
-    members: list[Any] = [
-        checks.critic("alignment", ScriptedModel(said(alignment=0.9))),
-        {"role": "drift", "model": ScriptedModel(said(drift=0.3))},
-        checks.critics([checks.critic("summary", ScriptedModel(said(summary_valid=True)))]),
-    ]
-    evaluation = judged(checks.critics(members))
-    assert evaluation.scores == {"alignment": 0.9, "drift": 0.3, "summary_valid": 1.0}
-    assert evaluation.usage.calls == 3
-    assert [one.check for one in evaluation.findings] == ["alignment", "drift", "summary"]
-    with pytest.raises(InvalidInput, match="members"):
-        checks.critics([])
-
-
 def test_a_bias_that_several_see_is_one_finding_with_the_highest_severity():
     seen = [said(biases=[bias("optimism", severity, "")]) for severity in (0.3, 0.8, 0.5)]
     evaluation = panel(*seen, role="pessimist")

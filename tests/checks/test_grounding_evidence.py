@@ -46,12 +46,6 @@ def test_evidence_of_any_shape_is_rows(evidence):
     assert "contradicted" in {claim.verdict for claim in ground(FALSE, evidence)}
 
 
-def test_rows_with_the_same_name_support_either():
-    rows = [{"name": "Kim Ray", "age": 30}, {"name": "Kim Ray", "age": 41}]
-    for age, verdict in (("30", "supported"), ("41", "supported"), ("35", "contradicted")):
-        assert [c.verdict for c in ground(f"Kim Ray has an age of {age}.", rows)] == [verdict]
-
-
 # Data frames
 
 ROWS = [

@@ -311,10 +311,6 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
         key, trace = f"load {state['type']}", state["trace"]
         what = f"the program raises {state['type']} before any test runs: {state['message']}"
         fix = _fix(state["type"])
-    elif "missing" in state:
-        key, defines = f"missing {state['missing']}", ", ".join(state["defines"]) or "no function"
-        what = f"there is no function {state['missing']}; the program defines {defines}"
-        fix = f"define {state['missing']} as a function at the top level"
     else:
         during = f"while running `{running.source}`" if running else "before any test ran"
         key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"
