@@ -43,6 +43,7 @@ WORDS = {
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
+MONTHS = [{"name": "overall", "mae": 2.0}, {"name": "May", "mae": 3.0}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
@@ -78,6 +79,7 @@ def wrong(text: str, evidence: object, lexicon: Mapping[str, Any] | None = None)
         (WATER, "The level was 3.1 on March 2, 2021.", ["3.1"]),
         (WATER, "From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
         (WATER, "The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
+        (MONTHS, "The overall MAE is 3.0. In May the MAE is 3.0.", ["3.0"]),
         (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
         (MODELS, "The highest R2 value is that of Forest; the highest RMSE was Naive's.", []),
         (MODELS, "Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),

@@ -32,6 +32,7 @@ _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
 # The most characters of a name, and the most cells of a word that names rows.
 SHORT = 60
 COMMON = 500
+_NAMES = frozenset("name id title model key".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -382,9 +383,10 @@ class Evidence:
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
         first = next((token.text for token in tokens if token.kind == "word"), "a")
-        if path == ("key",) or not first[0].islower():
+        named = path and not _NAMES.isdisjoint(split_name(path[-1]))
+        if named or not first[0].islower():
             for token in tokens:
-                plain = token.low in words.STOP
+                plain = token.low in words.STOP and token.text != "May"  # the month
                 if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, token.text.istitle()))
 
