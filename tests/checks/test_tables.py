@@ -338,14 +338,6 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         assert message in finding.message
 
 
-@pytest.mark.parametrize("scan", [pl.scan_csv, pl.scan_parquet])
-def test_a_lazy_frame_of_a_file_that_is_gone_has_no_results(tmp_path, scan):
-    (found,) = findings(numbers.finite(lambda *_: scan(tmp_path / "gone.csv")), None)
-    assert found.key == "missing_results: corrupt"
-    assert "the data frame cannot be read: " in found.message
-    assert "gone.csv" in found.message
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
