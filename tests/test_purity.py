@@ -13,9 +13,8 @@ ROOMS = {
     "loop": (),
     "lessons": (),
     "traces": ("__init__", "reading"),
-    "checks/claims": ("__init__", "insights"),
 }
-ALONE = ("redact", "sanitize", "errors", "store/records")
+ALONE = ("redact", "sanitize", "errors", "store/records", "checks/claims/words")
 # It declares asynchronous protocols, and runs nothing.
 CONTRACT = "heedful.models.contract"
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.

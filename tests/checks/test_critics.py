@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import heedful
 from heedful.checks import critique as checks
 from heedful.checks import loading as checks_loading
 from heedful.checks.critique import plain_text
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UnknownName
-from heedful.loop.record import Evaluation, Goal, Usage
+from heedful.loop.record import Evaluation, Usage
 from heedful.models.call import WARMER
 from heedful.models.contract import Answer
 from heedful.models.function import Function
@@ -188,29 +187,6 @@ def test_what_was_cut_or_the_adapter_refuses_is_asked_again_too():
         judged(checks.critic("alignment", ScriptedModel(refused, refused)))
 
 
-# In a loop
-
-
-def loop(check: Any, **options: Any) -> heedful.Result[Any]:
-    options = {"generate": lambda task, hint: hint or "first"} | options
-    goals = [Goal("alignment", 0.75)]
-    return heedful.run_sync(heedful.run("Do it.", goals=goals, store=None, **options, **check))
-
-
-@pytest.mark.parametrize("place", ["checks", "evaluate"])
-def test_it_is_a_check_and_an_evaluator(place):
-    check = checks.critic("alignment", ScriptedModel(GOOD, said(alignment=0.75)))
-    result = loop({"checks": [check]} if place == "checks" else {"evaluate": check})
-    assert result.passed
-    assert [one.evaluation and one.evaluation.scores for one in result.loop.attempts] == [
-        {"alignment": 0.5},
-        {"alignment": 0.75},
-    ]
-    told = str(result.candidate)
-    assert "alignment is 0.5; it must be at least 0.75" in told
-    assert "- alignment: The moon is missing: name it" in told
-
-
 # What the model is shown
 
 
@@ -289,11 +265,6 @@ def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
     assert Counter(role for role, _ in pairs) == dict.fromkeys(SERVED, 5)
 
 
-async def test_a_judge_that_fails_says_so_instead_of_being_wrong():
-    with pytest.raises(ModelError):
-        await anext(checks.calibrate(ScriptedModel()))
-
-
 # Several
 
 
@@ -316,20 +287,6 @@ def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     assert evaluation.scores["alignment"] == pytest.approx(median)
     assert evaluation.scores["alignment_disagreement"] == pytest.approx(apart)
     assert evaluation.preference == pytest.approx(preference)
-
-
-def test_roles_may_be_mixed():
-    members: list[Any] = [
-        checks.critic("alignment", ScriptedModel(said(alignment=0.9))),
-        {"role": "drift", "model": ScriptedModel(said(drift=0.3))},
-        checks.critics([checks.critic("summary", ScriptedModel(said(summary_valid=True)))]),
-    ]
-    evaluation = judged(checks.critics(members))
-    assert evaluation.scores == {"alignment": 0.9, "drift": 0.3, "summary_valid": 1.0}
-    assert evaluation.usage.calls == 3
-    assert [one.check for one in evaluation.findings] == ["alignment", "drift", "summary"]
-    with pytest.raises(InvalidInput, match="members"):
-        checks.critics([])
 
 
 def test_a_bias_that_several_see_is_one_finding_with_the_highest_severity():

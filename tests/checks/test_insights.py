@@ -6,10 +6,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.checks import insights, precision
 from heedful.checks.evaluate import Context
@@ -74,19 +71,6 @@ def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
     assert cited(text, **run) == wrong
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        COLUMNS,
-        [dict.fromkeys(COLUMNS, 1)],
-        pl.LazyFrame({name: [1] for name in COLUMNS}),
-        pa.table({name: [1] for name in COLUMNS}),
-    ],
-)
-def test_columns_in_any_form(columns):
-    assert cited("The `wind` column and the `rain` column.", columns=columns) == ["rain"]
-
-
 def test_what_a_run_has_may_be_asked_at_each_call():
     state = SimpleNamespace(metrics=None, frame=pl.DataFrame({"wind": [1]}), results=None)
     check = insights(
@@ -118,12 +102,6 @@ def test_nothing_to_look_at_is_refused():
         precision(at_most=-1)
 
 
-@given(st.text(max_size=300))
-def test_any_text_is_looked_at(text):
-    for one in findings(insights(metrics=None, columns=None, results=None), text):
-        assert one.span is None or text[slice(*one.span)].strip()
-
-
 # Many numbers
 
 
@@ -138,7 +116,7 @@ MANY = ", ".join(f"{n}.5" for n in range(20, 31))
         (MANY, [{"n": n + 0.5} for n in range(20, 26)], ("warning", "45% of them")),
         (MANY, [{"n": n + 0.5} for n in range(20, 31)], ("note", "0% of them")),
         (MANY, lambda candidate, state: [{"n": 20.5}], ("warning", "91% of them")),
-        ("On March 9, 2021 at 16:30 version 4.4.2 was out. " * 5, None, None),
+        ("On March 9, 2021 A16 was out. " * 11, None, None),
     ],
 )
 def test_many_numbers_are_a_warning_with_the_share_that_is_not_borne_out(text, evidence, told):

@@ -26,7 +26,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "precision": {"at_most": 1},
     "predictions": {},
     "python_tests": {"tests": "assert f() == 1", "entry_point": "f"},
-    "ranges": {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
+    "ranges": {"actual": [0, 60], "predicted": [0, 60]},
     "regex": {"pattern": "a+"},
     "results": {"path": "nowhere.csv"},
     "rows": {"key": "actual"},
@@ -127,8 +127,7 @@ def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"],
+    "source", ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"]
 )
 def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     name = write(source)

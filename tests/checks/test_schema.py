@@ -68,8 +68,8 @@ def test_one_finding_a_problem(candidate, expected):
 
 def test_a_finding_says_where_what_and_how():
     (finding,) = findings(BY_SCHEMA, '{"name": "a", "tags": ["a", "c"]}')
-    assert finding.message == "at $.tags[1]: 'c' does not meet enum ['a', 'b']"
-    assert finding.fix == "use one of ['a', 'b']"
+    assert finding.message == "at $.tags[1]: 'c' is not one of ['a', 'b']"
+    assert finding.fix == "make it meet enum ['a', 'b']"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,7 @@ def test_a_model_gives_one_finding_a_problem(candidate, expected):
 
 
 @pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        '```json\n{"name": "a"}\n```',
-        'Here it is: {"name": "a"}',
-    ],
-)
+@pytest.mark.parametrize("text", ['```json\n{"name": "a"}\n```', 'Here it is: {"name": "a"}'])
 def test_text_around_the_json_is_found(check, text):
     (finding,) = findings(check, text)
     assert finding.key == "json_schema: text around"
@@ -125,9 +119,7 @@ def test_data_that_json_cannot_carry_is_found(value):
 def test_problems_are_listed_up_to_a_number():
     text = json.dumps({"name": "a", "tags": ["x"] * 5000})
     found = findings(BY_SCHEMA, text)
-    assert len(found) == MOST + 1
-    assert found[-1].level == "note"
-    assert found[-1].message == f"there are more problems than these {MOST}"
+    assert len(found) == MOST
 
 
 def test_a_value_of_python_is_checked_as_the_json_that_it_makes():

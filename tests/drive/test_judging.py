@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,31 +154,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
 
 
 # -- where a check runs
-
-
-def test_a_check_that_is_abandoned_leaves_no_coroutine():
-    """Its thread ends after its caller; a coroutine left over would be a warning."""
-    gate, ended = threading.Event(), threading.Event()
-
-    async def found() -> list[Finding]:
-        return []
-
-    def check(candidate: Any, at: Context) -> Any:
-        gate.wait(30)
-        ended.set()
-        return found()
-
-    async def scenario() -> None:
-        asked = asyncio.create_task(judged(check))
-        await asyncio.sleep(0.01)
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        gate.set()
-        await asyncio.to_thread(ended.wait, 30)
-
-    asyncio.run(scenario())
-    gc.collect()
 
 
 # -- checks that raise, where a finding stands for them

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -143,12 +142,6 @@ async def test_a_call_that_waits_in_line_can_be_cancelled():
     assert tasks[0].result().text == tasks[2].result().text
 
 
-async def test_a_time_limit_is_kept():
-    async with fresh(timeout=0.2) as model:
-        with pytest.raises(errors.ModelTimeout, match=r"no answer within 0\.2 s"):
-            await model.complete(STORY, max_tokens=2000, temperature=1.0)
-
-
 async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
     async with fresh() as model:
         before = await started(model)
@@ -182,43 +175,6 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
         time.sleep(0.2)
         parent.kill()
     asyncio.run(asyncio.wait_for(gone(pid), 5))
-
-
-def test_a_fork_has_its_own_process_and_forgetting_to_close_leaves_none():
-    script = (
-        "import asyncio, os\n"
-        "from heedful.models.embedded import Embedded\n"
-        "from heedful.models.contract import Message\n"
-        "model = Embedded('embedded:smollm2', timeout=30)\n"
-        "def ask():\n"
-        "    asyncio.run(model.complete([Message('user', 'Hi')], max_tokens=1))\n"
-        "    return model.pid\n"
-        "ours = ask()\n"
-        "if os.fork() == 0:\n"
-        "    theirs = ask()\n"
-        "    asyncio.run(model.close())\n"
-        "    raise SystemExit(3 if theirs == ours else 0)\n"
-        "_, status = os.wait()\n"
-        "print(os.waitstatus_to_exitcode(status), ours == ask(), ours)\n"
-    )
-    command = [sys.executable, "-W", "error", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    status, same, pid = done.stdout.split()
-    assert (status, same) == ("0", "True")
-    asyncio.run(gone(int(pid)))
-
-
-def test_several_event_loops_share_one_model(smollm2):
-    model = Embedded(f"embedded:{smollm2}")  # a file of the user
-
-    def ask(_: int) -> str:
-        return asyncio.run(model.complete(GREETING, max_tokens=4)).text
-
-    with ThreadPoolExecutor(2) as threads:
-        texts = list(threads.map(ask, range(3)))
-    asyncio.run(model.close())
-    assert len(set(texts)) == 1
 
 
 def test_closing_ends_what_is_under_way_and_what_waits():

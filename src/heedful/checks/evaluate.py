@@ -54,25 +54,6 @@ def context() -> Context:
     return _context.get()
 
 
-@dataclass(slots=True)
-class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
-
-    failed: Callable[[BaseException], errors.HeedfulError]
-    kinds: tuple[type[BaseException], ...] = (Exception,)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None or isinstance(error, errors.HeedfulError):
-            return
-        if isinstance(error, self.kinds):
-            raise self.failed(error) from error
-
-
 async def call(
     failed: Callable[[BaseException], errors.UserCodeError],
     function: Callable[..., Any],
@@ -88,30 +69,14 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with UserCode(failed):
+        with errors.UserCode(failed):
             if thread:
-                value = await threaded(_called, function, *arguments)
+                value = await asyncio.to_thread(_called, function, *arguments)
             else:
                 value = _called(function, *arguments)
             return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
-
-
-async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; on cancellation, close the coroutine that it may return."""
-
-    def close(future: asyncio.Future[Any]) -> None:
-        returned = not future.cancelled() and future.exception() is None
-        if returned and inspect.iscoroutine(future.result()):
-            future.result().close()
-
-    future = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        future.add_done_callback(close)
-        raise
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -209,8 +174,6 @@ async def evaluated(
             share = found.met
         elif not listed:
             share = 1.0
-        elif hasattr(check, "share"):
-            share = check.share(listed)
         else:
             share = max(0.0, 1 - sum(finding.level == "error" for finding in listed) / asks)
         if share is not None:

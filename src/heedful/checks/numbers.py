@@ -15,11 +15,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import inf, isfinite, sqrt
+from math import inf, sqrt
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
@@ -43,8 +43,6 @@ FEW = 10
 """The least number of rows for the findings `leakage` and `skill`."""
 SHUFFLED = 30
 """The least number of rows for the finding `shuffled`."""
-BELIEVABLE = 0.9999
-"""The share of the error of the best simple baseline that predictions may remove."""
 
 Judge = Callable[[Any, Context], Iterator[Finding]]
 """Yields findings about data, in the context of an attempt."""
@@ -94,31 +92,27 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 # The cells of a column
 
 
-class Bounds(NamedTuple):
-    """The least and the greatest number that a column may have; None is no bound."""
-
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(slots=True)
 class Column:
-    """Statistics of one column, updated batch by batch (Chan, Golub, LeVeque 1979).
+    """Statistics of one column, updated batch by batch.
 
-    The `n` finite values have `mean`, `m2` (sum of squared distances from the mean), `least` and
-    `most`. `below` and `above` count the values outside the `bounds`. `wrong` counts the cells that
-    are not numbers; `example` is the first of them. `missing` counts missing and wrong cells.
+    The `n` finite values lie from `least` to `most`; `outside` counts the values, infinite ones
+    too, that are not from `low` to `high`. `wrong` counts the cells that are not numbers; `example`
+    is the first of them. `missing` counts missing and wrong cells. `total` and `squares` are the
+    sums of the distances of the values from `origin`, the mean of the first batch, and of the
+    squares of these distances: so no digits are lost in large numbers that are close to each other.
     """
 
     name: str
-    bounds: Bounds = Bounds()
+    low: float = -inf
+    high: float = inf
     n: int = 0
-    mean: float = 0.0
-    m2: float = 0.0
+    origin: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
     least: float = inf
     most: float = -inf
-    below: int = 0
-    above: int = 0
+    outside: int = 0
     missing: int = 0
     infinite: int = 0
     wrong: int = 0
@@ -128,28 +122,21 @@ class Column:
         """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong cell."""
         import numpy as np
 
-        low, high = self.bounds
         finite = values[np.abs(values) <= LARGEST]
-        n, missing = len(finite), int(np.isnan(values).sum())
+        missing = int(np.isnan(values).sum())
         self.missing += missing
-        self.infinite += len(values) - missing - n
+        self.infinite += len(values) - missing - len(finite)
         self.example = self.example if self.wrong else example
         self.wrong += wrong
-        self.below += 0 if low is None else int((values < low).sum())
-        self.above += 0 if high is None else int((values > high).sum())
-        if not n:
-            return
-        mean = float(finite.mean())
-        away = finite - mean
-        apart = mean - self.mean if self.n else 0.0
-        share = n / (self.n + n)
-        # The second term corrects for the rounding of the mean (corrected two-pass formula).
-        self.m2 += max(0.0, float((away * away).sum()) - float(away.sum()) ** 2 / n)
-        self.m2 += apart * apart * self.n * share
-        self.mean = self.mean + apart * share if self.n else mean
-        self.least = min(self.least, float(finite.min()))
-        self.most = max(self.most, float(finite.max()))
-        self.n += n
+        self.outside += int(((values < self.low) | (values > self.high)).sum())
+        if len(finite):
+            self.origin = self.origin if self.n else float(finite.mean())
+            away = finite - self.origin
+            self.total += float(away.sum())
+            self.squares += float((away * away).sum())
+            self.least = min(self.least, float(finite.min()))
+            self.most = max(self.most, float(finite.max()))
+            self.n += len(finite)
 
     @property
     def rows(self) -> int:
@@ -157,14 +144,16 @@ class Column:
         return self.n + self.missing + self.infinite
 
     @property
-    def square(self) -> float:
-        """The mean of the squares of the finite values; 0 without values."""
-        return self.m2 / self.n + self.mean * self.mean if self.n else 0.0
+    def mean(self) -> float:
+        """The mean of the finite values; 0 without values."""
+        return self.origin + self.total / self.n if self.n else 0.0
 
     @property
     def std(self) -> float:
         """The sample standard deviation (ddof = 1); 0 for equal values or fewer than two values."""
-        return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
+        if self.n < 2 or self.least == self.most:
+            return 0.0
+        return sqrt(max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1))
 
     def unusable(self, missing: Level = "error") -> Iterator[Finding]:
         """Yield findings for wrong and infinite cells, and for missing cells (level `missing`)."""
@@ -182,24 +171,16 @@ class Column:
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Yield findings for unusable cells, an empty column, and values out of bounds."""
-        (low, high), name = self.bounds, self.name
+        name, low, high = self.name, _exact(self.low), _exact(self.high)
         yield from self.unusable()
         if not self.n:
             what = f"{name} has no numbers in {self.rows} rows"
             yield report(check, f"{name} empty", what, f"write numbers in {name}")
-        ends = {"at least": low, "at most": high}
-        within = " and ".join(
-            f"{side} {_exact(end)}" for side, end in ends.items() if end is not None
-        )
-        for side, count, bound, end, extreme in (
-            ("below", self.below, low, "lowest", self.least),
-            ("above", self.above, high, "highest", self.most),
-        ):
-            if count and bound is not None:
-                what = f"{name} has {count} of {self.rows} values {side} {_exact(bound)}"
-                what += f"; the {end} is {_exact(extreme)}" if isfinite(extreme) else ""
-                fix = f"keep {name} {within}: correct the rows or how they are made"
-                yield report(check, f"{name} {side}", what, fix)
+        if self.outside:
+            what = f"{name} has {self.outside} of {self.rows} values outside {low} to {high}; "
+            what += f"its finite values lie from {_exact(self.least)} to {_exact(self.most)}"
+            fix = f"keep {name} from {low} to {high}: correct the rows or how they are made"
+            yield report(check, f"{name} outside", what, fix)
 
 
 def _exact(value: float) -> str:
@@ -215,25 +196,21 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _check_columns(name: str, source: Any, bounds: Mapping[str, Bounds]) -> TableCheck:
+def _check_columns(name: str, source: Any, bounds: Mapping[str, tuple[float, float]]) -> TableCheck:
     """Make a check of the columns in `bounds`, or of all columns with numbers if it is empty."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
-        wanted = bounds or dict.fromkeys(table.columns, Bounds())
-        columns = [Column(key, ends) for key, ends in wanted.items() if key in table.columns]
-        for batch in table.batches([c.name for c in columns]) if columns else ():
+        wanted = bounds or dict.fromkeys(table.columns, (-inf, inf))
+        columns = [Column(key, *ends) for key, ends in wanted.items()]
+        for batch in table.batches(tuple(wanted)) if wanted else ():
             for column, cells in zip(columns, batch, strict=True):
                 column.add(*tables.to_numbers(cells))
         if not bounds:  # then columns of text are left out
             columns = [c for c in columns if c.n or not c.wrong]
-            if not columns:
-                what, fix = "there is no column of numbers", "write a column of numbers"
-                yield report(name, "no numbers", what, fix)
-        for key in wanted:
-            if key not in table.columns:
-                absent = table.missing_column(key)
-                yield report(name, f"missing column {key}", absent.what, absent.fix)
+        if not columns:
+            what, fix = "there is no column of numbers", "write a column of numbers"
+            yield report(name, "no numbers", what, fix)
         for column in columns:
             yield from column.findings(name)
 
@@ -242,31 +219,28 @@ def _check_columns(name: str, source: Any, bounds: Mapping[str, Bounds]) -> Tabl
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that `columns` (default: all columns with numbers) have only finite numbers."""
-    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Bounds()))
+    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), (-inf, inf)))
 
 
-def ranges(
-    source: Any = None, columns: Mapping[str, Sequence[float | None]] | None = None, **more: Any
-) -> TableCheck:
-    """Check that each column has only numbers from `low` to `high`.
+def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
+    """Check that each column has only numbers from `low` to `high`; None is no bound.
 
-    `columns` maps the name of a column to `(low, high)`; None is no bound. Keyword arguments do the
-    same: `ranges("results.parquet", share=(0, 1), price=(0, None))`. Raises InvalidInput.
+    The name of an argument is that of its column: `ranges("results.parquet", share=(0, 1),
+    price=(0, None))`. Raises InvalidInput.
     """
-    given = isinstance(columns, Mapping | None) and bool(columns or more)
-    require(given, "columns", columns, "one column or more with its (low, high)")
-    pairs: dict[str, Any] = {**(columns or {}), **more}
-    return _check_columns("ranges", source, {name: _bounds(name, pairs[name]) for name in pairs})
+    require(bool(columns), "columns", None, "one column or more with its (low, high)")
+    bounds = {name: _bounds(name, pair) for name, pair in columns.items()}
+    return _check_columns("ranges", source, bounds)
 
 
-def _bounds(name: str, pair: Any) -> Bounds:
-    """Return the bounds `(low, high)` of a column. Raises InvalidInput."""
+def _bounds(name: str, pair: Any) -> tuple[float, float]:
+    """Return the bounds of a column, infinite for None. Raises InvalidInput."""
     low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
-    ends = [end for end in (low, high) if end is not None]
-    fine = all(isinstance(end, int | float) and end == end for end in ends)
+    ends = (-inf if low is None else low, inf if high is None else high)
+    fine = all(isinstance(end, int | float) for end in ends) and ends[0] <= ends[1]
     allowed = "(low, high) of numbers, low <= high; None is an open end"
-    require(bool(ends) and fine and ends == sorted(ends), f"range of {name}", pair, allowed)
-    return Bounds(low, high)
+    require(fine and ends != (-inf, inf), f"range of {name}", pair, allowed)
+    return ends
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
@@ -444,146 +418,104 @@ def _judge_constant(a: Column, p: Column, limits: Mapping[str, float]) -> Iterat
 
 @dataclass(slots=True)
 class Pairs:
-    """Statistics of the rows with an actual value and a prediction, updated batch by batch.
+    """Statistics of the rows with a number in every column, updated batch by batch.
 
-    `error` is predicted minus actual, `steps` are the differences of successive actual values, and
-    `joint` is the co-moment of both columns. `equal` counts the predictions that equal their actual
-    value exactly. `fractional` counts the actual values that are not whole numbers; `copied` counts
-    the predictions that equal such a value exactly.
+    `every` are the columns with all of their rows. `joint` is the sum of the products of both
+    values' distances from their `Column.origin`. `fractional` counts the actual values that are not
+    whole numbers; `copied` counts the predictions that equal such a value exactly.
     """
 
+    every: Sequence[Column]
     actual: Column
     predicted: Column
-    error: Column = field(default_factory=lambda: Column("error"))
-    steps: Column = field(default_factory=lambda: Column("steps"))
     joint: float = 0.0
-    equal: int = 0
     fractional: int = 0
     copied: int = 0
-    last: Floats | None = None
 
-    def add(self, every: Sequence[Column], batch: Sequence[Any]) -> None:
-        """Add a batch to the columns in `every`, and its rows with two finite numbers to `self`."""
+    def add(self, batch: Sequence[Any]) -> None:
+        """Add a batch: the cells of each column."""
         import numpy as np
 
         cells = [tables.to_numbers(column) for column in batch]
-        for column, numbers in zip(every, cells, strict=True):
+        for column, numbers in zip(self.every, cells, strict=True):
             column.add(*numbers)
-        both = np.logical_and(*(np.abs(numbers.values) <= LARGEST for numbers in cells))
-        a, p = (numbers.values[both] for numbers in cells)
-        if not len(a):
-            return
-        mean_a, mean_p, n = float(a.mean()), float(p.mean()), self.actual.n
-        apart = (mean_a - self.actual.mean) * (mean_p - self.predicted.mean)
-        self.joint += float(((a - mean_a) * (p - mean_p)).sum())
-        self.joint += apart * (n / (n + len(a)) * len(a))
+        both = np.all([np.abs(values) <= LARGEST for values, *_ in cells], axis=0)
+        a, p = cells[0][0][both], cells[-1][0][both]
         self.actual.add(a)
         self.predicted.add(p)
-        self.error.add(p - a)
-        self.steps.add(np.diff(a) if self.last is None else np.diff(a, prepend=self.last))
-        self.last = a[-1:]
+        self.joint += float(((a - self.actual.origin) * (p - self.predicted.origin)).sum())
         fractional = np.floor(a) != a
-        self.equal += int((a == p).sum())
         self.fractional += int(fractional.sum())
         self.copied += int(((a == p) & fractional).sum())
 
     @property
-    def correlation(self) -> float:
-        """Pearson's r, -1..1; 0 if a column has no spread."""
-        product = sqrt(self.actual.m2) * sqrt(self.predicted.m2)
-        return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
-
-
-def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
-    """Yield a finding if predictions are copied from the actual values or too good to be true.
-
-    The finding is an error if every prediction equals its actual value, and ten or more of these
-    values are not whole numbers. Otherwise it is a warning: whole numbers may be easy to predict,
-    and a law of nature may be almost exact.
-    """
-    a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
-    fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
-    # The previous row is a baseline even if the values are sorted: a trend is easy to follow.
-    rest = (1 - pairs.correlation**2) * a.m2 / n
-    base = min(a.m2 / n, pairs.steps.square)
-    explained = 1 - rest / base if base else -inf
-    some = pairs.fractional >= FEW
-    if pairs.equal == n or (some and 2 * pairs.copied > pairs.fractional):
-        what = f"{p.name} equals {a.name} to the last digit in {pairs.equal} of {n} rows"
-        level: Level = "error" if pairs.equal == n and some else "warning"
-        key = "copied" if pairs.equal == n else "copied in part"
-        yield report("leakage", key, what, fix, level, 0.6)
-    elif explained > BELIEVABLE:
-        what = (
-            f"{p.name} explains {100 * explained:.6g} % of what the best simple baseline leaves "
-            f"open (correlation {pairs.correlation:.6f}), more than the {100 * BELIEVABLE:.6g} % "
-            "that is believable"
-        )
-        yield report("leakage", "too good", what, fix, "warning", 0.6)
+    def covariance(self) -> float:
+        """The sample covariance of both columns."""
+        a, p = self.actual, self.predicted
+        return (self.joint - a.total * p.total / a.n) / (a.n - 1)
 
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
+    """Yield a warning if the rows seem shuffled, or if the mean is as good as the predictions."""
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
-    ratio, r = p.std / a.std, pairs.correlation
-    close = 0.5 <= ratio <= 2 and abs(pairs.error.mean) <= 0.5 * a.std
+    r = pairs.covariance / (a.std * p.std) if p.std else 0.0
+    close = a.std <= 2 * p.std <= 4 * a.std and 2 * abs(p.mean - a.mean) <= a.std
     if n >= SHUFFLED and close and abs(r) < min(0.2, 3 / sqrt(n)):
         what = (
-            f"{p.name} is spread like {a.name} (std ratio {short(ratio)}) but does not vary with "
-            f"it: correlation {r:.3f} in {n} rows"
+            f"{p.name} is spread like {a.name} (std ratio {short(p.std / a.std)}) but does not "
+            f"vary with it: correlation {r:.3f} in {n} rows"
         )
         fix = "check that rows were not shuffled or joined by position: align them by their key"
         yield report("shuffled", p.name, what, fix, "warning", 0.5)
         return
-    base, name = sqrt(a.m2 / n), "the mean of all values"
-    ordered = pairs.steps.least >= 0 or pairs.steps.most <= 0  # sorted rows say nothing here
-    if not ordered and sqrt(pairs.steps.square) < base:
-        base, name = sqrt(pairs.steps.square), "the value of the row before"
-    error = sqrt(pairs.error.square)
+    share = (n - 1) / n
+    square = (p.std**2 + a.std**2 - 2 * pairs.covariance) * share + (p.mean - a.mean) ** 2
+    error, base = sqrt(max(0.0, square)), a.std * sqrt(share)
     if error >= base * (1 - ROUNDING):
         what = (
-            f"{p.name} is no better than {name}: its root mean square error is {short(error)}, "
-            f"that of the baseline {short(base)}"
+            f"{p.name} is no better than the mean of all values: its root mean square error is "
+            f"{short(error)}, that of the mean {short(base)}"
         )
-        fix = "compare with this baseline before the model is trusted; add features or retrain"
-        yield report("skill", name, what, fix, "warning", 0.4)
+        fix = "compare with the mean before the model is trusted; add features or retrain"
+        yield report("skill", p.name, what, fix, "warning", 0.4)
 
 
 def _judge_predictions(
     columns: Sequence[str], limits: Mapping[str, float], data: Any
 ) -> Iterator[Finding]:
-    """Yield findings about the last of `columns`, compared with the first if there are two.
-
-    Raises TableError, after the findings, if the first column is missing.
-    """
-    table, (actual, predicted) = tables.open_table(data, columns), ("", *columns)[-2:]
-    compared = actual in table.columns
-    a, p = Column(actual), Column(predicted)
-    every, pairs = [Column(actual), Column(predicted)], Pairs(a, p)
-    for batch in table.batches(columns if compared else [predicted]):
-        pairs.add(every, batch if compared else [[None] * len(batch[0]), *batch])
+    """Yield findings about the last of `columns`, compared with the first if there are two."""
+    every = [Column(name) for name in columns]
+    a, p = Column(columns[0]), Column(columns[-1])
+    pairs, table = Pairs(every, a, p), tables.open_table(data, columns)
+    for batch in table.batches(columns):
+        pairs.add(batch)
     # A row without an actual value may be in the future: it is allowed, but not judged.
-    yield from every[0].unusable(missing="warning") if compared else ()
-    yield from every[1].unusable()
-    if a.n > 1:
-        findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
-        if a.n >= FEW and a.std:
-            findings += _judge_leakage(pairs)
-            # After an error it says little that predictions are no better than the mean.
-            if all(finding.level != "error" for finding in findings):
-                findings += _judge_skill(pairs)
-        yield from findings
-        return
-    if every[1].n > 1:
-        yield from _judge_constant(Column(actual), every[1], limits)
-    if actual and not compared:
-        raise table.missing_column(actual)
-    if compared or every[1].n < 2:
-        both = f"both {a.name} and {p.name}" if compared else p.name
-        count, rows = a.n if compared else every[1].n, every[1].rows
-        kind = ("one row" if count else "no pairs") if rows else "empty"
-        what = f"{count} of {rows} rows have a number in {both}; two are needed"
-        fix = f"write the results of all rows, {' and '.join(columns)} as numbers"
+    for column in every:
+        yield from column.unusable("error" if column is every[-1] else "warning")
+    if p.n < 2:
+        kind = ("one row" if p.n else "no pairs") if every[-1].rows else "empty"
+        names = " and ".join(columns)
+        what = f"{p.n} of {every[-1].rows} rows have a number in {names}; two are needed"
+        fix = f"write the results of all rows, {names} as numbers"
         yield report(RESULTS, kind, what, fix, severity=0.9)
+    elif len(columns) == 1:
+        yield from _judge_constant(Column(""), p, limits)
+    else:
+        yield from _judge_pairs(pairs, limits)
+
+
+def _judge_pairs(pairs: Pairs, limits: Mapping[str, float]) -> Iterator[Finding]:
+    a, p = pairs.actual, pairs.predicted
+    findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
+    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
+        what = f"{p.name} equals {a.name} to the last digit in {pairs.copied} of {a.n} rows"
+        fix = f"check that {a.name}, or a column computed from it, is not among the features"
+        level: Level = "error" if pairs.copied == pairs.fractional else "warning"
+        findings.append(report("leakage", p.name, what, fix, level, 0.6))
+    # After an error it says little that predictions are no better than the mean.
+    if a.n >= FEW and a.std and all(finding.level != "error" for finding in findings):
+        findings += _judge_skill(pairs)
+    yield from findings
 
 
 def predictions(

@@ -18,7 +18,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -33,12 +32,6 @@ _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
 _VERDICT = 1 << 22
 """The most bytes of output that are read; the records of a run are much smaller."""
-
-_FIXES = {
-    "EOFError": "do not read standard input: take arguments",
-    "MemoryError": "use less memory: {memory_mb} MiB are allowed",
-    "SystemExit": "do not end the program: return the result",
-}
 
 Record = Mapping[str, Any]
 
@@ -72,16 +65,10 @@ class PythonTests:
         """The number of tests, at least 1."""
         return max(1, sum(step.test for step in self.steps))
 
-    def share(self, findings: Sequence[Finding]) -> float:
-        """Return the share (0..1) of tests that pass; 0 if no test could run."""
-        wrong = {finding.key for finding in findings}
-        named = [step.test for step in self.steps if _safe(step.source) in wrong]
-        return 0.0 if wrong and not named else 1 - sum(named) / self.asks
-
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
-            return [text]
+            return [text, *(_not_run(step) for step in self.steps if step.test)]
         return list(_findings(self, *await _run(self.request, strip_fence(text))))
 
 
@@ -153,41 +140,33 @@ def _statements(
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements inside `check(candidate)` and `test_*()` functions are last. If such a function
-    has a `return`, it is called as one statement. If other code uses it, it is only defined, not
-    called.
+    The statements inside `check(candidate)` and `test_*()` functions are last; plain calls of these
+    functions are left out.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
-    rest = [n for n in body if not (isinstance(n, ast.Expr) and ast.unparse(n).startswith(calls))]
-    used = {n.id for part in rest for n in ast.walk(part) if isinstance(n, ast.Name)}
-    whole = used | {t.name for t in tests if any(isinstance(n, ast.Return) for n in ast.walk(t))}
-    for node in rest:
-        if isinstance(node, ast.ClassDef) and re.search(
-            r"\n +(async )?def test", ast.unparse(node)
-        ):
-            raise InvalidInput("tests", node.name, "assert statements or functions, no class")
-        if node not in tests or node.name in whole:
+    for node in body:
+        methods = node.body if isinstance(node, ast.ClassDef) else ()
+        if any(isinstance(n, _FUNCTIONS) and n.name.startswith("test") for n in methods):
+            raise InvalidInput("tests", "a class", "assert statements or functions, no class")
+        if not (isinstance(node, ast.Expr) and ast.unparse(node).startswith(calls)):
             yield 0, node
     for scope, test in enumerate(tests, 1):
-        if test.name in used:
-            continue
         names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
-        if isinstance(test, ast.AsyncFunctionDef) or len(names) > (test.name == "check"):
+        if len(names) > (test.name == "check"):
             what = "a plain function without arguments; check(…) may take the program's function"
             raise InvalidInput("tests", test.name, what)
         if names and entry_point is None:
             what = "the name of the function to pass to check(…)"
             raise InvalidInput("entry_point", None, what)
-        call = ast.parse(f"{test.name}({entry_point})" if names else f"{test.name}()").body
         bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
-        steps = [(0, call[0])] if test.name in whole else [(scope, n) for n in (*bound, *test.body)]
-        yield from steps
+        yield from ((scope, node) for node in (*bound, *test.body))
 
 
 def _step(node: ast.stmt, scope: int) -> Step:
     """Return the step of a statement; its `source` is the statement, or the only assert in it."""
-    asserts = [n for n in ast.walk(node) if isinstance(n, ast.Assert)]
+    inside = () if isinstance(node, _FUNCTIONS) else ast.walk(node)
+    asserts = [n for n in inside if isinstance(n, ast.Assert)]
     only = asserts[0] if len(asserts) == 1 else None
     # The message of the assert is left out: it may contain the actual value.
     source = _one_line(f"assert {ast.unparse(only.test)}" if only else ast.unparse(node))
@@ -200,10 +179,7 @@ def _step(node: ast.stmt, scope: int) -> Step:
 
 
 def _one_line(source: str) -> str:
-    line = " ".join(source.split()) if "\n" in source else source
-    if len(line) <= 240:
-        return line
-    return f"{line[:230]}… {sha256(line.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    return " ".join(source.splitlines())[:240]
 
 
 def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
@@ -215,15 +191,11 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
         sides.append(_one_line(ast.unparse(value)))
         return ast.NamedExpr(name, value)
 
-    match node.test:
-        case ast.Compare(left, [_], [right]) as test:
-            test.left, test.comparators = keep(left), [keep(right)]
-        case ast.UnaryOp(_, operand) as test:
-            test.operand = keep(operand)
-        case ast.Compare() | ast.BoolOp():
-            pass
-        case test:
-            node.test = keep(test)
+    test = node.test
+    if isinstance(test, ast.Compare) and len(test.comparators) == 1:
+        test.left, test.comparators = keep(test.left), [keep(test.comparators[0])]
+    else:
+        node.test = keep(test)
     return tuple(sides)
 
 
@@ -287,15 +259,12 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
     state: dict[str, Any] = {}
     for record in records:
         state |= record
-    begun, unprepared = state.get("step", -1), False
-    if "done" not in state:
+    begun = state.get("step", -1)
+    if "done" not in state:  # the finding of the step that ran when the process ended
         yield _cause(check.request, state, code, check.steps[begun] if begun >= 0 else None)
-        begun -= 1
     failures = {record["failed"]: record for record in records if "failed" in record}
     for number, step in enumerate(check.steps):
-        failure = failures.get(number)
-        if failure and not (unprepared and failure["type"] in ("NameError", "UnboundLocalError")):
-            unprepared = unprepared or not step.test
+        if failure := failures.get(number):
             if failure["own"]:  # an assert of the tests
                 pairs = zip(step.sides, failure["sides"], strict=False)
                 sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
@@ -305,10 +274,18 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
                 fix += step.source.removeprefix("assert ")
             else:
                 what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-                what, fix = what.rstrip(": "), _fix(check.request, failure["type"])
+                what, fix = what.rstrip(": "), _fix(failure["type"])
             yield _finding(what, fix, step.source, trace=failure["trace"])
-        elif failure or (step.test and number > begun):
-            yield _finding(f"not run: `{step.source}`", "", step.source, 0.3)
+        elif step.test and number > begun:
+            yield _not_run(step)
+
+
+def _not_run(step: Step) -> Finding:
+    return _finding(f"not run: `{step.source}`", "", step.source, 0.3)
+
+
+def _fix(kind: str) -> str:
+    return f"change the program so that {kind} is not raised here"
 
 
 def _finding(
@@ -324,11 +301,6 @@ def _safe(text: str) -> str:
     return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 
 
-def _fix(request: Record, kind: str) -> str:
-    fix = _FIXES.get(kind, f"change the program so that {kind} is not raised here")
-    return fix.replace("{memory_mb}", str(request["memory_mb"]))
-
-
 def _cause(request: Record, state: Record, code: int | None, running: Step | None) -> Finding:
     """Return the finding that says why the tests did not run to the end."""
     trace: Sequence[str] = ()
@@ -338,23 +310,15 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
     elif "broken" in state:
         key, trace = f"load {state['type']}", state["trace"]
         what = f"the program raises {state['type']} before any test runs: {state['message']}"
-        fix = _fix(request, state["type"])
-    elif "missing" in state:
-        key, defines = f"missing {state['missing']}", ", ".join(state["defines"]) or "no function"
-        what = f"there is no function {state['missing']}; the program defines {defines}"
-        fix = f"define {state['missing']} as a function at the top level"
+        fix = _fix(state["type"])
     else:
         during = f"while running `{running.source}`" if running else "before any test ran"
         key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
         if code not in (None, -signal.SIGXCPU, -signal.SIGALRM):
-            # SIGKILL is sent by the system for lack of memory, or by us for too much output.
-            crashed = code < 0 and code != -signal.SIGKILL
-            name = signal.Signals(-code).name if crashed else ""
-            key = f"crashed {name}" if crashed else "ended early"
-            what = f"the process of the program {f'crashed ({name})' if crashed else 'ended'} "
-            what += during
+            key, what = "ended early", f"the process of the program ended {during}"
             fix = "return the result: do not end the process (os._exit), recurse without end, "
             fix += "close or write to files of others, or use more than "
             fix += f"{request['memory_mb']} MiB of memory"
+        key = running.source if running else key
     return _finding(what, fix, key, 0.9, trace)

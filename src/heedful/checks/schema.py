@@ -20,19 +20,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MOST = 10
-"""The most problems of a candidate that are listed; if there are more, a note says so."""
+"""The most problems of a candidate that are listed."""
 
 _NAME = "json_schema"
 _BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
-_FIXES = {
-    "type": "make it of type {}",
-    "enum": "use one of {}",
-    "const": "make it {}",
-    "required": "add it",
-    "additionalProperties": "leave them out",
-    "unevaluatedProperties": "leave them out",
-}
-
 Problems = Callable[[Any, str], Iterator[Finding]]
 
 
@@ -68,11 +59,7 @@ class JsonSchema:
             json.dumps(value, allow_nan=False)
         except ValueError as error:
             findings.append(_not_data(error))
-        listed = list(islice(self.problems(value, part), MOST + 1))
-        if len(listed) > MOST:
-            what = f"there are more problems than these {MOST}"
-            listed[MOST] = Finding(_NAME, what, level="note", key=f"{_NAME}: more problems")
-        return findings + listed
+        return [*findings, *islice(self.problems(value, part), MOST)]
 
 
 def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
@@ -154,15 +141,11 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
         try:
             for found in validator.iter_errors(value):
                 error = exceptions.best_match([found]) or found
-                rule, asked = str(error.validator), shorten(error.validator_value, 200)
-                what = kind = error.message[:240]
-                if rule not in ("required", "additionalProperties", "unevaluatedProperties"):
-                    wrong = "is not of" if rule == "type" else "does not meet"
-                    what = f"{shorten(error.instance)} {wrong} {rule} {asked}"
-                if rule != "required":
-                    kind = rule
-                fix = _FIXES.get(rule, f"make it meet {rule} {{}}").format(asked)
-                yield _problem(error.absolute_path, what, kind, fix)
+                rule, absent = str(error.validator), error.validator == "required"
+                asked = shorten(error.validator_value, 200)
+                fix = "add it" if absent else f"make it meet {rule} {asked}"
+                kind = error.message if absent else rule
+                yield _problem(error.absolute_path, error.message[:240], kind[:240], fix)
         except Unresolvable as lost:
             raise InvalidInput("$ref", lost.ref, "a reference inside the schema") from lost
 

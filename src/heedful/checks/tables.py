@@ -22,7 +22,7 @@ from os import PathLike
 from os.path import exists, isfile  # False for an invalid name
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import shorten
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 ROWS = 65_536
-"""Rows of a batch; an eighth of this number if rows are Python objects."""
+"""Rows of a batch; an eighth of this number from CSV, whose cells are Python objects."""
 SUFFIXES = (".csv", ".parquet", ".pq", ".json")
 MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
 """Texts that mean a missing cell, in lower case."""
@@ -172,7 +172,8 @@ def _open_columns(columns: Mapping[str, Cells]) -> Table:
             what = f"the columns differ in length: {sizes}"
             raise TableError("unequal lengths", what, "give one value a row in every column")
         for start in range(0, max(lengths.values(), default=0), ROWS):
-            yield [columns[name][start : start + ROWS] for name in names]
+            parts = [columns[name][start : start + ROWS] for name in names]
+            yield [part.to_list() if hasattr(part, "to_list") else part for part in parts]
 
     return Table(tuple(columns), read)
 
@@ -192,24 +193,20 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
         if not isinstance(row, Mapping):
             what = f"row {number} is {shorten(row)}, not an object of named values"
             raise TableError("not a table", what, "give every row as an object, or lists by name")
-    if not (columns := tuple(dict.fromkeys(str(name) for row in rows for name in row))):
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if not columns:
         raise TableError("empty", "there are no rows", "write at least one row", RESULTS)
-
-    def read(asked: Sequence[str]) -> Batches:
-        for part in _batched(iter(rows)):
-            yield [[row.get(name) for row in part] for name in asked]
-
-    return Table(columns, read)
-
-
-def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
+    return _open_columns({str(name): [row.get(name) for row in rows] for name in columns})
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
+        if isinstance(frame, narwhals.Series):
+            return _open_arrays([frame.to_list()], asked)
+        frame = frame.lazy().collect()
+        names = frame.columns  # in pandas also numbers and tuples
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
         raise TableError("columns", what, "give every column a different name") from error
@@ -217,22 +214,10 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
         raise TableError("not a table", what, fix) from None
-    if isinstance(frame, narwhals.Series):
-        return _open_arrays([frame.to_list()], asked)
-    try:
-        names = frame.collect_schema().names()  # in pandas also numbers and tuples
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
-
-    def read(names: Sequence[str]) -> Batches:
-        lazy = isinstance(frame, narwhals.LazyFrame)
-        held = frame.select(*names).collect() if lazy else frame
-        for start in range(0, len(held), ROWS):
-            part = held[start : start + ROWS]
-            yield [part.get_column(columns[name]).to_list() for name in names]
-
-    return Table(tuple(columns), read)
+    return _open_columns({name: frame.get_column(native) for name, native in columns.items()})
 
 
 # Files
@@ -298,7 +283,8 @@ def _open_csv(path: Path) -> Table:
 
     def read(names: Sequence[str]) -> Batches:
         places = [header.index(name) for name in names]
-        for part in _batched(islice(lines(), 1, None)):
+        rows = islice(lines(), 1, None)
+        while part := list(islice(rows, max(1, ROWS // 8))):
             for width in set(map(len, part)) - {len(header)}:
                 raise _damaged(path, f"a row has {width} cells, the header {len(header)}")
             yield [[row[place] or None for row in part] for place in places]
@@ -326,14 +312,6 @@ def _open_parquet(path: Path) -> Table:
         return Table(tuple(opened.schema_arrow.names), read)
 
 
-class Numbers(NamedTuple):
-    """Cells as floats, NaN if missing or wrong; `wrong` counts wrong cells, `example` is one."""
-
-    values: Floats
-    wrong: int = 0
-    example: object = None
-
-
 def to_number(cell: Any) -> float | None:
     """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
 
@@ -354,23 +332,26 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells) -> Numbers:
-    """Return the cells of a column as floats."""
+def to_numbers(cells: Cells) -> tuple[Floats, int, object]:
+    """Return the cells of a column as floats, how many are no numbers, and the first of these.
+
+    A missing or wrong cell becomes NaN.
+    """
     import numpy as np
 
     if isinstance(cells, np.ndarray):
-        return Numbers(cells.astype(np.float64))
+        return cells.astype(np.float64), 0, None
     kinds = set(map(type, cells))
     if kinds <= {float, int, str, NoneType}:  # as in most columns
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
             with suppress(ValueError, OverflowError):
-                return Numbers(np.fromiter(map(float, there), float, len(there)))
+                return np.fromiter(map(float, there), float, len(there)), 0, None
     read = list(map(to_number, cells))
     wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
     values = np.array([nan if value is None else value for value in read], dtype=float)
-    return Numbers(values, len(wrong), wrong[0] if wrong else None)
+    return values, len(wrong), wrong[0] if wrong else None
 
 
 def is_missing(cell: Any) -> bool:

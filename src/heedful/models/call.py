@@ -15,32 +15,26 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
-from heedful.models.contract import Answer, Message, Model
+from heedful.models.contract import Answer, Message, Model, Options
 
 T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
+DEFAULTS: dict[str, Any] = {"schema": None, "max_tokens": 512, "temperature": 0.0, "seed": 0}
 WARMER = 0.5  # added to the temperature of a retry: at 0 a model repeats its answer
 
 
-async def complete(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    schema: Mapping[str, Any] | None = None,
-    max_tokens: int = 512,
-    temperature: float = 0.0,
-    seed: int = 0,
-) -> Answer:
+async def complete(model: Model, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
     """Return the answer of the model; the call has a telemetry span. Raises ModelError."""
-    settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    settings: dict[str, Any] = {**DEFAULTS, **options}
     turns = [(message.role, message.content) for message in messages]
-    with telemetry.chat(model.name, turns, settings) as finished:
-        answer = await model.complete(messages, schema=schema, **settings)
+    shown = {name: value for name, value in settings.items() if name != "schema"}
+    with telemetry.chat(model.name, turns, shown) as finished:
+        answer = await model.complete(messages, **settings)
         used = answer.usage
         finished(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
         return answer
@@ -107,21 +101,18 @@ def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": dict(keys), **closed, **more}
 
 
-def check_request(
-    messages: Sequence[Message],
-    schema: Mapping[str, Any] | None,
-    max_tokens: int,
-    temperature: float,
-) -> None:
-    """Raise InvalidInput if no model could answer the request."""
+def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:
+    """Return all options of the request. Raises InvalidInput if no model could answer it."""
+    asked: dict[str, Any] = {**DEFAULTS, **options}
     if not messages:
         raise InvalidInput("messages", [], "at least one message")
-    check_integer("max_tokens", max_tokens)
-    check_number("temperature", temperature, 0, 1e300)
+    check_integer("max_tokens", asked["max_tokens"])
+    check_number("temperature", asked["temperature"], 0, 1e300)
     try:
-        json.dumps(schema and dict(schema))
+        asked["schema"] = json.loads(json.dumps(asked["schema"] and dict(asked["schema"])))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("schema", schema, "plain data that JSON can hold") from error
+        raise InvalidInput("schema", asked["schema"], "plain data that JSON can hold") from error
+    return asked
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from heedful.loop.record import Usage
 
@@ -39,11 +39,7 @@ class Answer:
 # the counts of the prompt, and those of the completion. The counts of a group are added.
 _USAGES = (
     ("usage", "prompt_tokens", "completion_tokens"),
-    (
-        "usage",
-        "input_tokens cache_creation_input_tokens cache_read_input_tokens",
-        "output_tokens",
-    ),
+    ("usage", "input_tokens cache_creation_input_tokens cache_read_input_tokens", "output_tokens"),
     ("usage_metadata", "prompt_token_count", "candidates_token_count thoughts_token_count"),
 )
 # Where their texts are, or the objects that the SDK has parsed; a list stands for its first item.
@@ -88,6 +84,15 @@ def answer_of(value: Any) -> Answer | None:
     if isinstance(blocks := _part(value, "content"), list):  # Anthropic
         texts.append("".join(_part(block, "text") or "" for block in blocks))
     return next((Answer(text, usage) for text in texts if text is not None), None)
+
+
+class Options(TypedDict, total=False):
+    """The options of `Model.complete`, for adapters that have its defaults from `check_request`."""
+
+    schema: Mapping[str, Any] | None
+    max_tokens: int
+    temperature: float
+    seed: int
 
 
 @runtime_checkable

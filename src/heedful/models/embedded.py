@@ -19,12 +19,12 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Unpack
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage, check_integer
 from heedful.models import call, weights
-from heedful.models.contract import Answer, Message, Progress
+from heedful.models.contract import Answer, Message, Options, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
 TAIL_BYTES = 2_000
@@ -70,11 +70,6 @@ class Embedded:
                 raise InvalidInput("model", str(self._file), allowed)
         self._settings = {"context": context, "threads": threads}
         self._closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        """Set the attributes to the state without a child process; also called after a fork."""
-        self._owner = os.getpid()
         self._turn = threading.Lock()  # held during a call
         self._lock = threading.Lock()  # guards the attributes below, only for short times
         self._children: list[_Child] = []  # none or one
@@ -87,35 +82,25 @@ class Embedded:
         """The id of the child process, or None when it is not running."""
         return next((child.pid for child in self._children), None)
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Answer:
+    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
         """Answer the chat; `schema` constrains the text during generation.
 
         Cancelling returns at once and kills the child process; the next call loads the model again
         (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable, WeightsError, ModelTimeout,
         PromptTooLong, MalformedAnswer, InvalidInput.
         """
-        call.check_request(messages, schema, max_tokens, temperature)
+        asked = call.check_request(messages, options)
+        schema = asked.pop("schema")
         turns = [{"role": m.role, "content": call.replace_surrogates(m.content)} for m in messages]
-        request: dict[str, Any] = {
+        request = asked | {
             "messages": turns,
-            "max_tokens": min(max_tokens, self._settings["context"]),
-            "temperature": temperature,
-            "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
+            "max_tokens": min(asked["max_tokens"], self._settings["context"]),
+            "seed": asked["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
             "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
         if schema is not None:
-            wanted = {"schema": dict(schema)}
+            wanted = {"schema": schema}
             request["response_format"] = {"type": "json_schema", "json_schema": wanted}
-        if self._owner != os.getpid():
-            self._begin()
         if find_spec("xllamacpp") is None:
             what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             raise ModelUnavailable(what)
@@ -136,8 +121,6 @@ class Embedded:
 
     async def close(self) -> None:
         """End the child process; current and later calls raise ModelUnavailable."""
-        if self._owner != os.getpid():
-            self._begin()
         with self._lock:
             self._closed = True
             for child in self._children:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Unpack
 
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
 from heedful.models import call as calls
-from heedful.models.contract import Answer, Message, answer_of
+from heedful.models.contract import Answer, Message, Options, answer_of
 
 
 class Function:
@@ -37,23 +36,14 @@ class Function:
         with suppress(TypeError, ValueError):  # some builtins have no signature
             self._takes = inspect.signature(self._call).parameters
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Answer:
+    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
         """Call the function and return its answer; an answer of type str has the usage of one call.
 
         Raises ModelError if the function raises, ModelTimeout, InvalidInput, and MalformedAnswer
         for a result of another type or, with a schema, for text that is not JSON.
         """
-        calls.check_request(messages, schema, max_tokens, temperature)
-        given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
-        given |= {"temperature": temperature, "seed": seed}
+        given = calls.check_request(messages, options)
+        schema = given["schema"]
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
         asked = partial(self._call, list(messages), **given)
@@ -66,9 +56,9 @@ class Function:
             return await value if inspect.isawaitable(value) else value
 
         begun = time.monotonic()
-        async with calls.time_limit(self._timeout, self.name):
-            outcomes = await asyncio.gather(ask(), return_exceptions=True)
-        answer = said = _checked(f"model {self.name!r}", outcomes[0])
+        with UserCode(partial(_failed, f"model {self.name!r}")):
+            async with calls.time_limit(self._timeout, self.name):
+                answer = said = await ask()
         seconds = time.monotonic() - begun
         answer = Answer(answer) if isinstance(answer, str) else answer_of(answer)
         if answer is None or not isinstance(answer.text, str):
@@ -81,21 +71,17 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`; if it is an exception, raise it, or a ModelError if it is of user code."""
-    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
-        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+def _failed(what: str, error: BaseException) -> ModelError:
+    return ModelError(f"{what} raised {type(error).__name__}: {error}")
 
 
 def _look_up(name: str) -> Callable[..., Any]:
-    imported = calls.settle(Future(), partial(resolve_name, name))
-    error, allowed = imported.exception(), "a function, as in module:function"
-    if isinstance(error, ImportError | AttributeError):
-        raise InvalidInput("model", name, f"{allowed} ({error})") from error
-    found = _checked(f"importing model {name!r}", error or imported.result())
+    allowed = "a function, as in module:function"
+    with UserCode(partial(_failed, f"importing model {name!r}")):
+        try:
+            found = resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            raise InvalidInput("model", name, f"{allowed} ({error})") from error
     if not callable(found):
         raise InvalidInput("model", name, allowed)
     return found  # type: ignore[no-any-return]

@@ -5,11 +5,11 @@ Each call opens a new connection and keeps no state, so calls may come from any 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from heedful.errors import (
     InvalidInput,
@@ -21,7 +21,7 @@ from heedful.errors import (
 )
 from heedful.loop.record import Usage
 from heedful.models import call
-from heedful.models.contract import Answer, Message
+from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
 
 if TYPE_CHECKING:
@@ -73,29 +73,25 @@ class Remote:
         self._url = ""
         if self._kind not in PROVIDERS:
             self._url, _, model = name.partition("#")
-            _check_address(self._url)
+            host = r"(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?"
+            usable = re.fullmatch(rf"https?://([^\s/@]+@)?{host}(/\S*)?", self._url)
+            if not usable:
+                raise InvalidInput("url", self._url, "an address as in http://127.0.0.1:8000/v1")
         if not model:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
         self.name: str = name
         self.model: str = model
         self._key, self._timeout = api_key, timeout
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Answer:
+    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
         """Answer the chat; omit temperature or seed for models that refuse them.
 
         Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
         InvalidInput.
         """
-        call.check_request(messages, schema, max_tokens, temperature)
-        settings: dict[str, Any] = {"max_tokens": max_tokens, "max_retries": self.retries}
+        settings = call.check_request(messages, options)
+        schema = settings.pop("schema")
+        settings["max_retries"] = self.retries
         begun = time.monotonic()
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
@@ -104,19 +100,19 @@ class Remote:
 
             async with self._open() as model:
                 profile: Mapping[str, Any] = dict(model.profile)
-                if not any(profile.get(name) for name in _NO_TEMPERATURE):
-                    settings["temperature"] = temperature
+                if any(profile.get(name) for name in _NO_TEMPERATURE):
+                    del settings["temperature"]
                 parameters = ModelRequestParameters()
                 if schema is not None:
                     native = profile.get("supports_json_schema_output")
                     strict = None if profile.get("json_schema_transformer") else False
-                    output = OutputObjectDefinition(dict(schema), name="answer", strict=strict)
+                    output = OutputObjectDefinition(schema, name="answer", strict=strict)
                     mode: Any = "native" if native else "prompted"
                     parameters = ModelRequestParameters(output_mode=mode, output_object=output)
                 response = await model_request(
                     model,
                     _turns(messages),
-                    model_settings=cast("ModelSettings", settings | {"seed": seed}),
+                    model_settings=cast("ModelSettings", settings),
                     model_request_parameters=parameters,
                 )
         why, used, cost = response.finish_reason, response.usage, 0.0
@@ -189,16 +185,6 @@ class Remote:
             return ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
         kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
-
-
-def _check_address(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidInput("url", url, "an address as in http://127.0.0.1:8000/v1")
 
 
 def _turns(messages: Sequence[Message]) -> list[ModelMessage]:

@@ -166,9 +166,8 @@ async def fetch(
 def _use(weights: Weights, path: Path, target: Path) -> Path:
     why = f"has other bytes than the SHA-256 {weights.sha256}"
     try:
-        if path.is_file() and _proved(weights, path, target):
+        if _proved(weights, path, target):
             return path
-        why = why if path.is_file() else "is not a file"
     except OSError as error:
         why = f"cannot be read: {error}"
     raise WeightsError(weights.name, f"the file {path} {why}")

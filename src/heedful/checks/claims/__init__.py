@@ -13,7 +13,6 @@ from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
-from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Level
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
@@ -38,11 +37,7 @@ def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[C
 
 
 def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
-    if not isinstance(evidence, Evidence):
-        return Evidence(evidence, lexicon)
-    if lexicon is not None:
-        raise InvalidInput("lexicon", lexicon, "left out: this Evidence already has a lexicon")
-    return evidence
+    return evidence if isinstance(evidence, Evidence) else Evidence(evidence, lexicon)
 
 
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:

@@ -11,27 +11,17 @@ from bisect import bisect_left, bisect_right
 from calendar import weekday
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from heedful.checks.claims.words import (
-    STOP,
-    Date,
-    Token,
-    content_stems,
-    dates,
-    is_abbreviation,
-    likeness,
-    parse_number,
-    quantities,
-    split_name,
-    stem,
-    tokenize,
-)
-from heedful.errors import InvalidInput, PackageMissing
+from heedful.checks import tables
+from heedful.checks.claims import words
+from heedful.checks.claims.words import Date, Token, likeness, split_name, stem, tokenize
+from heedful.checks.text import require
+from heedful.errors import InvalidInput
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]
@@ -56,10 +46,12 @@ class Lexicon:
     names of the evidence.
     """
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
     synonyms: Mapping[str, str] = field(default_factory=dict)
-    pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        two = all(len(columns) == 2 for columns in self.pairs.values())
+        require(two, "pairs of a lexicon", self.pairs, "two columns for each name")
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -68,17 +60,14 @@ class Lexicon:
             return value
         if value is None:
             return cls()
-        from pydantic import TypeAdapter, ValidationError  # slow to import
-
-        try:
-            return TypeAdapter(cls).validate_python(value)
-        except ValidationError as error:
-            raise InvalidInput("lexicon", value, f"the fields of a Lexicon ({error})") from error
+        fine = isinstance(value, Mapping) and value.keys() <= {"synonyms", "pairs"}
+        require(fine, "lexicon", value, "a mapping with synonyms and pairs")
+        return cls(**value)
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens; each synonym is replaced by the word that the evidence uses."""
-        words = {stem(word): other.casefold() for word, other in self.synonyms.items()}
-        return [t._replace(low=words.get(stem(t.low), t.low)) for t in tokens]
+        others = {stem(word): other.casefold() for word, other in self.synonyms.items()}
+        return [t._replace(low=others.get(stem(t.low), t.low)) for t in tokens]
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +98,7 @@ class Row:
     def title(self) -> str:
         """The name of the row: its first short text, or else its key or its path."""
         texts = (v for v in self.cells.values() if isinstance(v, str) and len(v) <= SHORT)
-        named = (text for text in texts if parse_number(text) is None)
+        named = (text for text in texts if words.parse_number(text) is None)
         return next(named, " ".join(self.key) or self.path)
 
 
@@ -129,7 +118,7 @@ class Cell(NamedTuple):
 def _number(cell: object) -> float | None:
     """Return the finite number in a cell, or None; text must be nothing but a number."""
     if isinstance(cell, str):
-        return parse_number(cell)
+        return words.parse_number(cell)
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
         return None
     with suppress(OverflowError, TypeError):  # a whole number beyond all floats, an array
@@ -144,7 +133,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return value
     if hasattr(kind, "columns"):
-        return _frame_rows(value)
+        return list(_frame_rows(value))
     if hasattr(kind, "keys"):  # a Series, a row of a database
         return dict(value)
     if hasattr(kind, "isoformat"):
@@ -154,43 +143,33 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def column_names(value: Any) -> list[str]:
-    """Return the column names of a data frame or of rows; of another iterable, return the items.
+def column_names(value: Any) -> Sequence[str]:
+    """Return the column names of a data frame or of rows; of other names, return these.
 
     Raises InvalidInput, PackageMissing.
     """
-    if hasattr(type(value), "columns") and not isinstance(value, Mapping):
-        with _narwhals("columns", value) as nw:
-            return [str(name) for name in nw.from_native(value).collect_schema().names()]
-    rows = isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
-    return list(dict.fromkeys(str(name) for row in value for name in (row if rows else (row,))))
+    plain = not hasattr(type(value), "columns") and not isinstance(value, Mapping)
+    if plain and not any(isinstance(name, Mapping) for name in value):
+        return [str(name) for name in value]
+    return _table(value).columns
 
 
-@contextmanager
-def _narwhals(field: str, frame: object) -> Iterator[Any]:
+def _table(value: Any) -> tables.Table:
     try:
-        import narwhals
-    except ImportError as error:
-        raise PackageMissing("a data frame", "narwhals", "frames") from error
-    try:
-        yield narwhals
-    except (TypeError, narwhals.exceptions.NarwhalsError) as error:
-        what = "a data frame of pandas, polars or pyarrow with distinct column names"
-        raise InvalidInput(field, type(frame), f"{what} ({error})") from error
+        return tables.open_table(value)
+    except tables.TableError as error:
+        raise InvalidInput("evidence", type(value), f"{error.fix} ({error.what})") from error
 
 
-def _frame_rows(frame: Any) -> list[dict[str, Any]]:
+def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
     # An index of pandas that names the rows becomes columns.
     index: Any = getattr(frame, "index", None)
-    unnamed = index is not None and list(index.names) == [None]
-    if unnamed and index.inferred_type != "integer":
-        frame, unnamed = frame.rename_axis("name"), False
-    if index is not None and not unnamed:
-        frame = frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
-    with _narwhals("evidence", frame) as nw:
-        columns = nw.from_native(frame).lazy().collect().to_dict(as_series=False)
-    names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if index is not None and (index.names != [None] or index.inferred_type != "integer"):
+        frame = frame.reset_index(drop=not set(index.names).isdisjoint(frame.columns))
+    table = _table(frame)
+    for batch in table.batches(table.columns):
+        for row in zip(*batch, strict=True):
+            yield dict(zip(table.columns, row, strict=True))
 
 
 # Text
@@ -218,20 +197,13 @@ def _parse(text: str) -> Any:
 
 
 def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of a table with cells separated by , ; | or tab; [] if there is no table."""
-    for sign in ",;\t|":
-        wide = [n for n, line in enumerate(lines) if sign in line and not line.startswith("#")]
-        if len(wide) < 3:
-            continue
-        body = [lines[n].strip(sign + " ") if sign == "|" else lines[n] for n in wide]
-        rows = list(csv.reader(body, delimiter=sign))
-        head = [name.strip() for name in rows[0]]
-        even = sum(len(row) == len(head) for row in rows)
-        plain = len(set(head)) == len(head) and not any(len(name) > SHORT for name in head)
-        if even >= 0.9 * len(rows) and plain:
-            same = [row for row in rows[1:] if len(row) == len(head)]
-            return [dict(zip(head, map(str.strip, row), strict=True)) for row in same]
-    return []
+    """Return the rows of a table with cells separated by commas; [] if there is no table."""
+    wide = [line for line in lines if "," in line and not line.startswith("#")]
+    rows = [[cell.strip() for cell in row] for row in csv.reader(wide)]
+    even = [row for row in rows if len(row) == len(rows[0])]
+    head = even[0] if len(even) > 2 and len(even) >= 0.9 * len(rows) else []
+    plain = len(set(head)) == len(head) and all(len(name) <= SHORT for name in head)
+    return [dict(zip(head, row, strict=True)) for row in even[1:]] if head and plain else []
 
 
 # Mappings and lists
@@ -284,34 +256,16 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
     """Yield the rows of a mapping.
 
-    These are a row for each key prefix ("home" in "home_name"), a row for each of several nested
-    mappings with similar keys, and a row for the rest.
+    These are a row for each of several nested mappings with similar keys, and a row for the rest.
     """
-    rest = dict(value)
-    for prefix, names in _rows_in_keys(value).items():
-        row = {part: rest.pop(name) for part, name in names.items()}
-        yield from _row(row, (*table, "*"), f"{path}.{prefix}…", depth, (prefix,))
-    nested = {name: set(v) for name, v in rest.items() if isinstance(v, Mapping) and v}
+    nested = {name: set(v) for name, v in value.items() if isinstance(v, Mapping) and v}
     shape = next(iter(nested.values()), set())
     alike = [name for name, keys in nested.items() if 2 * len(keys & shape) >= len(keys | shape)]
-    for name in alike if len(alike) > 1 else ():
-        yield from _row(rest.pop(name), (*table, "*"), f"{path}.{name}", depth, (str(name),))
-    if rest:
+    alike = alike if len(alike) > 1 else []
+    for name in alike:
+        yield from _row(value[name], (*table, "*"), f"{path}.{name}", depth, (str(name),))
+    if rest := {name: cell for name, cell in value.items() if name not in alike}:
         yield from _row(rest, table, path, depth)
-
-
-def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
-    """Group keys such as home_name and away_name by row: {"home": {"name": "home_name"}, …}."""
-    rows: dict[str, dict[str, str]] = defaultdict(dict)
-    for name in value:
-        parts = split_name(str(name))
-        if len(parts) > 1:
-            rows[parts[0]][" ".join(parts[1:])] = name
-    for names in rows.values():
-        like = [other for other, theirs in rows.items() if len(set(theirs) & set(names)) >= 2]
-        if len(like) > 1:
-            return {other: rows[other] for other in like}
-    return {}
 
 
 class Table:
@@ -320,7 +274,6 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._bound: dict[Words, tuple[bool, list[Path]]] = {}
-        self._extremes: dict[tuple[Path, bool], tuple[Row, float]] = {}
 
     @cached_property
     def paths(self) -> list[Path]:
@@ -336,11 +289,11 @@ class Table:
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
         """Return the numeric columns that best match `phrase`; `whole`: only full column names."""
         if phrase not in self._bound:
-            words = [word for word in phrase if word != "a"]  # an article, never a column
+            terms = [word for word in phrase if word != "a"]  # an article, never a column
             ranks = {
                 part: rank
                 for part in {part for parts in self.columns.values() for part in parts}
-                if (rank := max((likeness(word, part) for word in words), default=0))
+                if (rank := max((likeness(word, part) for word in terms), default=0))
             }
             sums = {c: sum(ranks.get(part, 0) for part in p) for c, p in self.columns.items()}
             best = max(sums.values(), default=0)
@@ -352,12 +305,9 @@ class Table:
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
         """Return the row with a column's greatest (if `most`) or least number, and the number."""
-        key = column, most
-        if key not in self._extremes:
-            numbers = ((row, row.number(column)) for row in self.rows)
-            there = [(row, number) for row, number in numbers if number is not None]
-            self._extremes[key] = (max if most else min)(there, key=lambda pair: pair[1])
-        return self._extremes[key]
+        numbers = ((row, row.number(column)) for row in self.rows)
+        there = [(row, number) for row, number in numbers if number is not None]
+        return (max if most else min)(there, key=lambda pair: pair[1])
 
 
 class Mention(NamedTuple):
@@ -375,10 +325,9 @@ class Evidence:
     InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing if a data frame is given
     but narwhals is not installed.
 
-    `words` are the stems of all words, `numbers` all numbers, sorted. Both include the words and
-    numbers in column names, and `numbers` also includes the number of rows of each table with
-    several rows. `labels` are only the numbers in column names. `singles` are the rows of tables
-    with only one row. `prose` is True if the evidence is plain text only.
+    `words` are the stems of all words, `numbers` all numbers, sorted; both include those in column
+    names. `labels` are only the numbers in column names. `singles` are the rows of tables with only
+    one row. `prose` is True if the evidence is plain text only.
     """
 
     def __init__(self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None) -> None:
@@ -397,20 +346,19 @@ class Evidence:
         parts = {part for name in names for part in split_name(name)}
         self._parts = [part for part in parts if not part.isdecimal()]
         self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
-        counts = {float(len(table.rows)) for table in self.tables.values()} - {1.0}
-        words, numbers = set[str](), self._plain | counts
+        stems, numbers = set[str](), set(self._plain)
         for text in (*self._texts, *names, *(" ".join(split_name(name)) for name in names)):
             tokens = tokenize(text)
-            words.update(content_stems(token.low for token in tokens if token.kind == "word"))
-            numbers.update(abs(quantity.value) for quantity in quantities(tokens))
-        self.words: set[str] = words
+            stems.update(words.content_stems(token.low for token in tokens if token.kind == "word"))
+            numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))
+        self.words: set[str] = stems
         self.numbers: list[float] = sorted(numbers)
         every = self.tables.values()
         self.prose: bool = all(len(table.paths) == len(table.rows) == 1 for table in every)
         self.singles: list[Row] = [table.rows[0] for table in every if len(table.rows) == 1]
         whole = (date[2:] for date, _ in self.dates if date.year and date.day)
         self.weekdays: set[int] = {weekday(*date) for date in whole}
-        self._roots = {word[:4] for word in words if len(word) > 3 and not self.prose}
+        self._roots = {word[:4] for word in stems if len(word) > 3 and not self.prose}
         # Texts of two to four capitals may abbreviate a name.
         codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
         self._codes = {text.casefold() for text in codes}
@@ -429,16 +377,16 @@ class Evidence:
                     self._plain.add(abs(plain))
                 elif isinstance(value, str):
                     self._texts[value] = None
-                    self.dates += [(date, row) for date in dates(value)]
+                    self.dates += [(date, row) for date in words.dates(value)]
                     self._index_name(row, path, value)
 
     def _index_name(self, row: Row, path: Path, cell: str) -> None:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
-        words = [token for token in tokens if token.kind == "word"]
+        first = next((token.text for token in tokens if token.kind == "word"), "a")
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
-        if words and (named or not words[0].text[0].islower()):
+        if named or not first[0].islower():
             for token in tokens:
-                plain = token.low in STOP and token.text != "May"  # the month
+                plain = token.low in words.STOP and token.text != "May"  # the month
                 if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, token.text.istitle()))
 
@@ -452,7 +400,7 @@ class Evidence:
         """Return True if the evidence contains `word` or a form of it: DE or German for Germany."""
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
-        return any(is_abbreviation(code, word) for code in self._codes)
+        return any(words.is_abbreviation(code, word) for code in self._codes)
 
     def holds(self, low: float, high: float) -> bool:
         """Return True if any number of the evidence is from `low` to `high`."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
-from heedful.checks.claims.words import likeness, split_name
+from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
 from heedful.loop.record import Finding, Level, check_integer
@@ -25,15 +24,11 @@ LEFT_OUT: Any = ...
 METRICS = [
     names.split(" | ")
     for names in (
-        "mae | mean absolute error; mse | mean squared error | mean square error; rmse | root mean"
-        " squared error | root mean square error; rmsle | root mean squared logarithmic error; mape"
-        " | mean absolute percentage error; smape | symmetric mean absolute percentage error; wape"
-        " | weighted absolute percentage error; mase | mean absolute scaled error; r2 | r² | r"
-        " squared | coefficient of determination; accuracy | balanced accuracy; precision; recall;"
-        " sensitivity; specificity; f1 | f score | f measure; auc | auroc | area under the curve |"
-        " area under the roc curve; log loss | logloss | cross entropy; brier score; mcc | matthews"
-        " correlation; cohen kappa; pinball loss | quantile loss; silhouette score; perplexity;"
-        " bleu; rouge; aic; bic"
+        "mae | mean absolute error; mse | mean squared error; rmse | root mean squared error; mape"
+        " | mean absolute percentage error; r2 | r² | r squared | coefficient of determination;"
+        " accuracy; precision; recall; sensitivity; specificity; f1 | f score; auc | auroc | area"
+        " under the curve; log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu;"
+        " rouge; aic; bic"
     ).split("; ")
 ]
 _ALIASES = {alias: names for names in METRICS for alias in names}
@@ -44,12 +39,12 @@ _METRIC = re.compile(
     re.IGNORECASE,
 )
 # Everyday words: they cite a metric only beside a number.
-_PLAIN = frozenset("precision recall sensitivity specificity f1 bleu rouge aic bic".split())
+_PLAIN = frozenset("precision recall sensitivity specificity".split())
 _BESIDE = 30
 _NUMBER = re.compile(r"\b\d")
 _DENIAL = re.compile(
-    r"\b(?:no|not|nt|without|never|cannot|none|neither|nor|lacks?|missing|unavailable|if|could|would"
-    r"|should|unless)\b|n['’]t\b",
+    r"\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could|would|should)\b"
+    r"|n['’]t\b",
     re.IGNORECASE,
 )
 _PREDICTION = re.compile(
@@ -64,6 +59,8 @@ _COLUMN = re.compile(
     rf"\b{_KIND}\s+(?:{_NAME.pattern})(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
     rf"|(?:{_NAME.pattern})\s+{_KIND}\b"
 )
+Cited = tuple[tuple[int, int], str, list[list[str]]]
+"""The span of a citation, the key of its finding, and the words of each name of what it cites."""
 
 
 def insights(
@@ -85,35 +82,50 @@ def insights(
     require(bool(values), "metrics", None, "given, or columns or results")
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        has, names, there = (
+        has, names, saved = (
             value(text, context.data) if callable(value) else value
             for value in (metrics, columns, results)
         )
         if isinstance(has, Mapping):  # a metric without a value does not count
-            held = {n: v for n, v in has.items() if v is not None}
-            has = {n: v for n, v in held.items() if not (isinstance(v, float) and isnan(v))}
-        measured = Evidence({} if has is LEFT_OUT else has)
+            empty = [n for n, v in has.items() if v is None or (isinstance(v, float) and isnan(v))]
+            has = {name: value for name, value in has.items() if name not in empty}
+        measured = Evidence(None if has is LEFT_OUT else has)
+        data = [] if names is LEFT_OUT or names is None else column_names(names)
+        columned = Evidence(dict.fromkeys(data, 0))
+
+        def absent(cited: Iterator[Cited], what: str, fix: str) -> Iterator[Finding]:
+            done = set()
+            for span, key, aliases in cited:
+                known = (all(measured.knows(w) or columned.knows(w) for w in a) for a in aliases)
+                if key not in done and not any(known):
+                    done.add(key)
+                    said = f"{shorten(text[slice(*span)])} {what}"
+                    name = f"{INSIGHTS}: {key}"
+                    yield Finding(INSIGHTS, said, fix, severity=0.8, key=name, span=span)
+
+        actual = any(not _ACTUAL.isdisjoint(split_name(name)) for name in data)
+        if has is not LEFT_OUT or (names is not LEFT_OUT and not actual):
+            paths = (".".join(path) for table in measured.tables.values() for path in table.columns)
+            there = ", ".join(sorted(filter(None, paths))[:12]) or "none"
+            what = f"is cited, and the run has no such metric; it has: {there}"
+            fix = "ground insights in the results: cite metrics that the run has, or none"
+            yield from absent(_metrics(text), what, fix)
         if names is not LEFT_OUT:
-            names = [split_name(name) for name in column_names(() if names is None else names)]
-        yield from _metrics(text, measured, has is not LEFT_OUT, names)
-        if names is not LEFT_OUT:
-            yield from _columns(text, measured, names)
-        if there is not LEFT_OUT and not _there(there):
-            for match in islice(_cited(text, _PREDICTION), 1):
-                what = "claims a prediction, and there are no results"
-                fix = "leave predictions out until the stage that makes them has saved its results"
-                yield _finding(what, fix, "prediction", text, match.span())
+            there = ", ".join(data[:12]) or "none"
+            what = f"is cited as a column, and the data has none of that name; it has: {there}"
+            yield from absent(_columns(text), what, "cite columns that exist, or none")
+        if saved is not LEFT_OUT and not _is_there(saved):
+            cited: Iterator[Cited] = (
+                (match.span(), "prediction", []) for match in _cited(text, _PREDICTION)
+            )
+            fix = "leave predictions out until the stage that makes them has saved its results"
+            yield from absent(cited, "claims a prediction, and there are no results", fix)
 
     pure = not (any(map(callable, values)) or isinstance(results, Path | str))
     return TextCheck("insights", judge, pure, (INSIGHTS,))
 
 
-def _finding(what: str, fix: str, key: str, text: str, span: tuple[int, int]) -> Finding:
-    what = f"{shorten(text[slice(*span)])} {what}"
-    return Finding(INSIGHTS, what, fix, severity=0.8, key=f"{INSIGHTS}: {key}", span=span)
-
-
-def _there(results: Any) -> bool:
+def _is_there(results: Any) -> bool:
     if isinstance(results, Path | str):
         path = Path(results)
         return path.is_file() and path.stat().st_size > 0
@@ -128,51 +140,23 @@ def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
             yield from pattern.finditer(text, start, end)
 
 
-def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Iterator[Finding]:
-    """Yield one finding for each cited metric that the run does not have."""
-    actual = columns is not LEFT_OUT and any(not _ACTUAL.isdisjoint(c) for c in columns)
-    if not measured and (columns is LEFT_OUT or actual):
-        return
-    known = sorted({".".join(path) for t in evidence.tables.values() for path in t.columns})
-    done: list[list[str]] = []
+def _metrics(text: str) -> Iterator[Cited]:
     for match in _cited(text, _METRIC):
         alias = re.sub(r"[\s-]+", " ", match[0].casefold())
         near = text[max(0, match.start() - _BESIDE) : match.end() + _BESIDE]
         everyday = alias in _PLAIN and not _NUMBER.search(near)
-        aliases = [name.split() for name in _ALIASES[alias]]
-        if _ALIASES[alias] in done or everyday or match[0] == "Mae":  # a first name
-            continue
-        done.append(_ALIASES[alias])
-        named = any(all(map(evidence.knows, words)) for words in aliases)
-        if named or (columns is not LEFT_OUT and any(_column(words, columns) for words in aliases)):
-            continue
-        has = f"it has {', '.join(known[:12])}" if known else "it has none"
-        what = f"is cited, and the run has no such metric: {has}" if measured else "is cited"
-        if columns is not LEFT_OUT and not actual:
-            what += "; the data has no such column, and none of actual values to compute it"
-        fix = "ground insights in the results: cite metrics that the run has, or none"
-        yield _finding(what, fix, f"metric {_ALIASES[alias][0]}", text, match.span())
+        if not everyday and match[0] != "Mae":  # a first name
+            names = _ALIASES[alias]
+            yield match.span(), f"metric {names[0]}", [name.split() for name in names]
 
 
-def _column(words: Iterable[str], columns: Iterable[tuple[str, ...]]) -> bool:
-    return any(all(any(likeness(w, p) > 1 for p in column) for w in words) for column in columns)
-
-
-def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
-    """Yield one finding for each cited column that does not exist."""
-    done: set[str] = set()
+def _columns(text: str) -> Iterator[Cited]:
     for match in _COLUMN.finditer(text):
         for found in _NAME.finditer(text, *match.span()):
             span = found.span(found.lastindex or 0)
             name = text[slice(*span)]
-            words = [word for word in split_name(name) if not word.isdecimal()]
-            if name in done or _column(words, columns) or all(map(measured.knows, words)):
-                continue
-            done.add(name)
-            there = ", ".join("_".join(column) for column in columns[:12])
-            what = f"is cited as a column, and the data has none of that name: {there or 'none'}"
-            fix = "cite columns that exist, or none"
-            yield _finding(what, fix, f"column {name.casefold()}", text, span)
+            parts = [part for part in split_name(name) if not part.isdecimal()]
+            yield span, f"column {name.casefold()}", [parts]
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:

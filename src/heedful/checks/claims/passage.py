@@ -6,22 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
+from heedful.checks.claims import words
 from heedful.checks.claims.evidence import Cell, Evidence, Mention, Row, Words
-from heedful.checks.claims.words import (
-    STOP,
-    WEEKDAYS,
-    Date,
-    Quantity,
-    Token,
-    content_stems,
-    dates,
-    likeness,
-    quantities,
-    split_name,
-    tokenize,
-)
+from heedful.checks.claims.words import STOP, WEEKDAYS, Date, Quantity, Token, likeness, split_name
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
@@ -42,9 +31,6 @@ _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-# The words that link a superlative to a name after it, and the tokens that end its phrase.
-_IS = frozenset("is was of in at for by".split())
-_STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +83,7 @@ class Sentence:
     def quantities(self) -> list[Quantity]:
         """The numbers that are not part of a date or of the name of a row or column."""
         named = {at for m in self.mentions for at in range(m.first, m.last + 1)} | self.dated
-        every = quantities(self.tokens)
+        every = words.quantities(self.tokens)
         return [q for q in every if q.first not in named and not self._is_label(q)]
 
     @cached_property
@@ -113,22 +99,10 @@ class Sentence:
         """The start and the end of the sentence in the text, in characters."""
         return self.tokens[0].start, self.tokens[-1].end
 
-    def claim(
-        self,
-        first: int,
-        last: int,
-        kind: Kind,
-        verdict: Verdict | bool,
-        why: str,
-        nearest: str = "",
-        cells: Sequence[Cell] = (),
-    ) -> Claim:
-        """Return a claim about the tokens `first` to `last`; a True `verdict` means supported."""
+    def claim(self, first: int, last: int, kind: Kind, verdict: Verdict, **more: Any) -> Claim:
+        """Return a claim about the tokens `first` to `last`, with `more` fields."""
         start, end = self.tokens[first].start, self.tokens[last].end
-        if isinstance(verdict, bool):
-            verdict = "supported" if verdict else "contradicted"
-        paths = tuple(cell.path for cell in cells[:3])
-        return Claim((start, end), self.text[start:end], kind, verdict, paths, nearest, why)
+        return Claim((start, end), self.text[start:end], kind, verdict, **more)
 
     def _is_label(self, quantity: Quantity) -> bool:
         """Return True if the number is part of a column name: "three-point", "5G"."""
@@ -142,12 +116,12 @@ class Sentence:
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
         """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
-        words: list[str] = []
+        found: list[str] = []
         for at in range(first, first + step * NEAR, step):
             if at in self._numbered or self.low(at) in _BREAKS:
                 break
-            words += _parts(self.low(at))
-        return tuple(words[:PHRASE])
+            found += _parts(self.low(at))
+        return tuple(found[:PHRASE])
 
     def subject(self, at: int) -> list[Row]:
         """Return the rows that the token at `at` is about, the likeliest first.
@@ -172,8 +146,8 @@ def _parts(low: str) -> Sequence[str]:
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
-    tokens = evidence.lexicon.read(tokenize(text))
-    waiting = list(dates(text))[::-1]
+    tokens = evidence.lexicon.read(words.tokenize(text))
+    waiting = list(words.dates(text))[::-1]
     topic: Sequence[Row] = ()
     start = 0
     for at, token in enumerate(tokens, 1):
@@ -220,12 +194,15 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
     if cells:
-        why = "compared with its row and column"
-        return sentence.claim(first, last, "number", bool(right), why, f"{near:g}", right or cells)
+        paths = tuple(cell.path for cell in (right or cells)[:3])
+        verdict: Verdict = "supported" if right else "contradicted"
+        known = {"paths": paths, "nearest": f"{near:g}", "why": "compared with its row and column"}
+        return sentence.claim(first, last, "number", verdict, **known)
     value, half = abs(quantity.value), quantity.step / 2
     if sentence.evidence.holds(value - half, value + half):
-        return sentence.claim(first, last, "number", True, "occurs in the evidence")
-    return sentence.claim(first, last, "number", "not found", "occurs nowhere in the evidence")
+        return sentence.claim(first, last, "number", "supported", why="occurs in the evidence")
+    why = "occurs nowhere in the evidence"
+    return sentence.claim(first, last, "number", "not found", why=why)
 
 
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -266,18 +243,18 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
     """Return the two cells of a `Lexicon` pair whose name follows the numbers, or (None, None)."""
     phrase = sentence.phrase(two.last + 1, 1)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
-    options: list[tuple[int, int, Cell, Cell]] = []
+    best: tuple[int, Cell | None, Cell | None] = (-1, None, None)
     for name, columns in sentence.evidence.lexicon.pairs.items():
-        words = name.casefold().split()
-        fits = all(any(likeness(w, word) > 1 for w in phrase) for word in words)
-        if not fits or not (words or named):
+        terms = name.casefold().split()
+        fits = all(any(likeness(w, term) > 1 for w in phrase) for term in terms)
+        if not fits or not (terms or named):
             continue
         for row in sentence.subject(one.first):
             a, b = (row.named(column) for column in columns)
             if a and b:
                 right = one.fits(a.value) + two.fits(b.value)
-                options.append((len(words), right, a, b))
-    return max(options, key=lambda option: option[:2])[2:] if options else (None, None)
+                best = max(best, (3 * len(terms) + right, a, b), key=lambda option: option[0])
+    return best[1:]
 
 
 # Dates, names, superlatives and statements
@@ -319,40 +296,32 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
             near, before = sentence.low(first - 1), sentence.low(first - 2)
             shared = near == "to" or (near == "the" and before not in ("at", "in", "from"))
             verdict: Verdict = "contradicted" if shared else "not found"
-            yield sentence.claim(first, last, "name", verdict, "not named in the evidence")
+            yield sentence.claim(first, last, "name", verdict, why="not named in the evidence")
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
     """Yield the sentence as one claim, not found, if few of its words are in the evidence."""
     evidence = sentence.evidence
-    words = content_stems(token.low for token in sentence.tokens if token.kind == "word")
-    known = sum(map(evidence.knows, words))
+    stems = words.content_stems(token.low for token in sentence.tokens if token.kind == "word")
+    known = sum(map(evidence.knows, stems))
     least = PROSE if evidence.prose else DATA
-    if len(words) > 2 and known < least * len(words):
-        why = f"{known} of its {len(words)} words are in the evidence"
-        yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why)
+    if len(stems) > 2 and known < least * len(stems):
+        why = f"{known} of its {len(stems)} words are in the evidence"
+        yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why=why)
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative, such as "the lowest RMSE", that is about a row."""
+    """Yield a claim for each superlative, such as "the lowest RMSE", about the only row named."""
+    rows = sentence.mentions[0].rows if len(sentence.mentions) == 1 else ()
     for at, low in enumerate(sentence.lows):
-        if low not in _MOST and low not in _LEAST:
-            continue
-        end, phrase = at + 1, list[str]()
-        starts = {mention.first for mention in sentence.mentions}
-        while end < len(sentence.lows) and sentence.lows[end] not in _STOPS and end not in starts:
-            phrase += _parts(sentence.lows[end])
-            end += 1
-        after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
-        before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
-        linked = after and not _IS.isdisjoint(sentence.lows[end : after.first])
-        holder = after if linked else before
-        for row in holder.rows if holder else ():
+        phrase = sentence.phrase(at + 1, 1) if low in _MOST or low in _LEAST else ()
+        for row in rows if phrase else ():
             table = sentence.evidence.tables[row.table]
-            columns = table.bind(tuple(phrase[:PHRASE]), whole=True)
+            columns = table.bind(phrase, whole=True)
             own = row.number(columns[0]) if len(columns) == 1 else None
             if own is not None and len(table.rows) > 1:
                 best, top = table.extreme(columns[0], low in _MOST)
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
-                yield sentence.claim(at, end - 1, "comparison", own == top, why, best.title)
+                verdict: Verdict = "supported" if own == top else "contradicted"
+                yield sentence.claim(at, at + 1, "comparison", verdict, nearest=best.title, why=why)
                 break

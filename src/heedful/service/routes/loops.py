@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from anyio import BrokenWorkerProcess, to_process
 from fastapi import APIRouter, Path, Query, Response
 
-from heedful.checks import evaluate, loading
+from heedful.checks import loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
@@ -223,8 +223,8 @@ class _Aside:
         self._check = check
         self._turns = turns
 
-    async def __call__(self, candidate: Any, context: evaluate.Context) -> Any:
-        found = await evaluate.threaded(self._check, candidate, context)
+    async def __call__(self, candidate: Any, context: Any) -> Any:
+        found = await asyncio.to_thread(self._check, candidate, context)
         if not iscoroutine(found):
             return found
         try:
@@ -245,7 +245,7 @@ class _Apart:
     spec: Spec
     turns: Semaphore
 
-    async def __call__(self, candidate: Any, context: evaluate.Context) -> Any:
+    async def __call__(self, candidate: Any, context: Any) -> Any:
         try:
             return await self.run(SECONDS, _findings, candidate, context)
         except TimeoutError:
@@ -270,7 +270,7 @@ def _refusal(spec: Spec) -> str:
     return ""
 
 
-def _findings(spec: Spec, candidate: Any, context: evaluate.Context) -> Any:
+def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
     return loading.load(spec)(candidate, context)
 
 
