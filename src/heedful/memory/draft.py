@@ -42,8 +42,6 @@ _LESSONS = re.compile(
     re.DOTALL,
 )
 
-# Events that one sentence may cite.
-MOST_CITED = 20
 _SENTENCE = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
 _CITATION = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]*[\])]")
 _QUOTED = re.compile(
@@ -119,10 +117,8 @@ class Study:
 
         If the last call failed, only signals about it count. None if no signal explains anything.
         """
-        run, last = (
-            self.course,
-            max((at for at in self.course.result if at is not None), default=-1),
-        )
+        run = self.course
+        last = max((at for at in run.result if at is not None), default=-1)
         fatal = [s for s in self.signals if last >= 0 and run.failure[last] and last in s.evidence]
 
         def rank(signal: Signal) -> tuple[int, float, int]:
@@ -200,11 +196,6 @@ class Study:
     def tool(self) -> str:
         """The tool that the reason is about, or ""."""
         return self.episode.events[self.reason.at].tool if self.reason else ""
-
-    @property
-    def strongest(self) -> list[Signal]:
-        """The strongest signals; only these are shown to a model."""
-        return sorted(self.signals, key=lambda signal: -signal.strength)[:SIGNALS]
 
     def decisive(self) -> list[int]:
         """Return the positions of the most important events, most important first."""
@@ -300,12 +291,11 @@ def sentences(text: str) -> list[str]:
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
     """Return the claim of a sentence, checked against task, goal, error and these events."""
-    known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
-    for at in known:
+    for at in (known := tuple(dict.fromkeys(events))):
         held += [episode.events[at].type.replace("_", " "), ends(_said(episode.events[at]))]
-    return Claim(text, tuple(known), tuple(find_unsupported(text, "\n".join(held))))
+    return Claim(text, known, tuple(find_unsupported(text, "\n".join(held))))
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
@@ -393,11 +383,6 @@ def by_outcome(draft: Draft, episode: Episode) -> float:
     return IMPORTANCE[episode.outcome]
 
 
-def self_rated(draft: Draft, episode: Episode) -> float:
-    """Return the importance that the author gave, or else the importance by outcome."""
-    return by_outcome(draft, episode) if draft.rated is None else draft.rated
-
-
 # The rule for next time, by the kind of the signal.
 _RULES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
@@ -420,14 +405,14 @@ def by_rules(study: Study) -> Draft:
     rules.pop("", None)
     # The error that ended the run may be of unknown origin; all other words are in cited events.
     words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
-    cites = [at for each in claims for at in each.events]
+    cited = sorted(at for each in claims for at in each.events)[-1:]
     tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(
         tuple(claims),
         redact(" ".join(rules)),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(filter(None, tags)),
-        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cites))),
+        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cited))),
         rule_trust=lowest_trust((study.trust_in((study.tool,)), *rules.values())),
         mended=any(rule.startswith("When ") for rule in rules),
     )
@@ -443,7 +428,7 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
         again = f"Then {_actions(study, tries)} failed" if tries else "It failed again"
         last = tries[-1] if tries else failed[-1]
         if _alike(study, failed[0], last):
-            yield f"{again} in the same way.", tries or failed[:MOST_CITED]
+            yield f"{again} in the same way.", tries or failed
         else:
             yield _step(study, last, f"Then {_action(study, last)} failed" if tries else again)
     if signal.kind == "retry":
@@ -713,21 +698,8 @@ numbers of the events that prove it
 "tags": a list of at most five words"""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """The instructions for a model, one for each way in which an episode can end.
-
-    `failure` also serves timeouts and errors. Write plain instructions; heedful adds the data, its
-    delimiters and the format of the answer.
-    """
-
-    failure: str = _FAILURE
-    success: str = _SUCCESS
-    partial: str = _PARTIAL
-
-    def of(self, outcome: Ended) -> str:
-        """Return what the model is told to write about an episode that ended with `outcome`."""
-        return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
+# The instructions for a model, by how the episode ended; "failure" also serves timeouts and errors.
+PROMPTS: Mapping[str, str] = {"failure": _FAILURE, "success": _SUCCESS, "partial": _PARTIAL}
 
 
 def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
@@ -738,8 +710,10 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
     role tokens are removed.
     """
     episode, fault = study.episode, study.episode.fault
+    strongest = sorted(study.signals, key=lambda signal: -signal.strength)[:SIGNALS]
+    words = {signal: _safe(signal.words, EVENT) for signal in strongest}
     lines: dict[int, str] = {}
-    room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
+    room = BUDGET - sum(map(tokens, words.values()))
     for at in study.decisive():
         event = episode.events[at]
         names = (event.type, event.agent and f"of {event.agent}", event.tool)
@@ -748,10 +722,10 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
         if tokens(line) <= room:
             lines[at] = line
             room -= tokens(line)
-    numbers = {at: n for n, at in enumerate(sorted(lines), 1)}
+    shown = sorted(lines)
     signals = [
-        (f"event {numbers[s.at]}: " if s.at in numbers else "") + _safe(s.words, EVENT)
-        for s in study.strongest
+        f"event {shown.index(one.at) + 1}: {said}" if one.at in lines else said
+        for one, said in words.items()
     ]
     texts = {
         "goal": _safe(episode.goal, TASK // 2),
@@ -760,9 +734,9 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
         "error_context": _safe(fault.context, TASK // 2) if fault else "",
         "outcome": episode.outcome,
         "signals": "\n".join(signals),
-        "events": "\n".join(f"{n}. {lines[at]}" for at, n in numbers.items()),
+        "events": "\n".join(f"{n}. {lines[at]}" for n, at in enumerate(shown, 1)),
     }
-    return list(numbers), {name: text for name, text in texts.items() if text}
+    return shown, {name: text for name, text in texts.items() if text}
 
 
 def _safe(text: str, most: int) -> str:
@@ -800,12 +774,11 @@ def _read_answer(
 ) -> Draft:
     """Return the draft in a model's answer, without sentences that their events do not support.
 
-    The reflection may be one text instead of a list. A sentence without citations is supported by
-    the first event that contains all its names and numbers. A sentence without names and numbers is
-    kept, but is not grounded. A strategy is dropped if it has names or numbers that the text `held`
-    does not contain. Raises InvalidInput if no sentence is left.
+    The reflection may be one text instead of a list. A sentence without names and numbers is kept,
+    but is not grounded. A strategy is dropped if it has names or numbers that the text `held` does
+    not contain. Raises InvalidInput if no sentence is left.
     """
-    said = answer.get("reflection")
+    said, rule, tags = (answer.get(key) for key in ("reflection", "strategy", "tags"))
     if isinstance(said, str):
         said = [{"text": each} for each in sentences(said)]
     if not isinstance(said, list):
@@ -815,18 +788,16 @@ def _read_answer(
     kept = [each for each in claims if not each.unsupported][:SENTENCES]
     if not kept:
         raise InvalidInput("reflection", said, "sentences that the cited events support")
-    rule, tags = answer.get("strategy"), answer.get("tags")
     lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
     strategy = " ".join(lines[:MOST_RULES])
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     listed = [_safe(tag, 200)[:TAG].strip() for tag in listed]
     confidence = _share(answer.get("confidence"))
-    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
-    places |= {*shown, *([-1] if study.episode.task or study.episode.goal else ())}
-    if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
-        places.add(len(study.episode.events))
-    trust = lowest_trust(("model", *map(study.floor, places)))
     rule_claim = Claim(strategy, (), tuple(find_unsupported(strategy, held)), "strategy")
+    # A model may quote anything that it was shown. The origin of the error that ended the run is
+    # unknown, as that of a text after the last event.
+    last = len(study.episode.events) - (study.episode.fault is None)
+    trust = lowest_trust(("model", study.task_trust, study.floor(last)))
     return Draft(
         tuple(kept),
         "" if rule_claim.unsupported else strategy,
@@ -842,21 +813,14 @@ def _read_answer(
 
 
 def _read_claim(item: Mapping[str, Any], episode: Episode, shown: Sequence[int]) -> Claim:
-    """Check a sentence of an answer against the events that it cites by number."""
+    """Check a sentence of an answer against the events that it cites by number, or else all."""
     said, cites = item.get("text"), item.get("events")
     text = " ".join(sentences(_safe(said, SENTENCE))) if isinstance(said, str) else ""
-    names = [str(name) for name in cites] if isinstance(cites, list) else []
-    numbers = {str(n): at for n, at in enumerate(shown, 1)}
-    places = tuple(dict.fromkeys(numbers[name] for name in names if name in numbers))
-    unknown = tuple(f"event {name}" for name in names if name not in numbers)
-    if not names and any(find_unsupported(text, "")):
-        each = (claim(text, (at,), episode) for at in shown)
-        anywhere = replace(claim(text, shown, episode), events=())
-        return next((one for one in each if one.grounded), anywhere)
-    return Claim(text, places, unknown) if unknown else claim(text, places, episode)
+    names = {str(name) for name in cites} if isinstance(cites, list) else set()
+    places = [at for n, at in enumerate(shown, 1) if str(n) in names]
+    return claim(text, places, episode) if places else replace(claim(text, shown, episode), events=())
 
 
 def _share(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        return None
-    return float(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value <= 1 else None
