@@ -11,14 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 
 # A longer text is read at its two ends, which is where errors are named.
 MOST = 4_096
-DEEPEST = 64
-_BRACKET = re.compile(r"[\[\]{}]")
+# A JSON text with more brackets is read as prose, because it may be nested too deeply.
+MOST_BRACKETS = 100
 
 
 def signature(error_type: str, text: str) -> Signature:
@@ -67,9 +66,8 @@ def _pattern(error_type: str, text: str) -> str:
     if len(text) > MOST:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
     elif text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
-        steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(text))
         with suppress(ValueError):
-            if max(accumulate(steps)) <= DEEPEST:
+            if text.count("[") + text.count("{") <= MOST_BRACKETS:
                 return _payload(error_type, json.loads(text))
     return _masked(error_type, text)
 
