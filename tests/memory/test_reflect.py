@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful import Episode, Event, Fault, Prompts
+from heedful import Episode, Event, Fault
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
@@ -22,7 +22,6 @@ from heedful.memory.draft import (
     BUDGET,
     EVENT,
     IMPORTANCE,
-    MOST_CITED,
     Study,
     claim,
     excerpt,
@@ -203,9 +202,9 @@ async def test_importance_is_by_outcome(outcome):
 
 
 async def test_importance_may_be_scored_otherwise():
-    made = await reflect(FAILED, model=ScriptedModel(GOOD), score=heedful.self_rated)
+    rated = lambda draft, episode: draft.rated  # noqa: E731
+    made = await reflect(FAILED, model=ScriptedModel(GOOD), score=rated)
     assert (made.reflection.importance, made.strategy.importance) == (0.9, 0.99)
-    assert (await reflect(FAILED, score=heedful.self_rated)).reflection.importance == 0.8
     with pytest.raises(InvalidInput, match="importance is 7"):
         await reflect(FAILED, score=lambda draft, episode: 7)
 
@@ -249,7 +248,6 @@ UNHELD = answer(
     ("buyer called price.", [2]),
     ("It cost 99 dollars.", [3]),
     ("It asked Mark Twain.", [2]),
-    ("It was hasty.", [44]),
     strategy="Ask Mark Twain first.",
 )
 PLAIN = '{"reflection": "It called price. The agent was hasty!", "strategy": "Look twice."}'
@@ -258,19 +256,20 @@ SAID = [
     (
         GOOD,
         f"buyer called price with item pot. {MATCHED}.",
-        [],
+        0,
         "Before you call price, name the item in full.",
         [],
     ),
     (
         UNHELD,
         "buyer called price.",
-        [],
+        0,
         None,
-        ["99", "Mark Twain", "event 44", "Mark Twain"],
+        ["99", "Mark Twain", "Mark Twain"],
     ),
-    (PLAIN, "It called price. The agent was hasty!", [1, 2], "Look twice.", []),
-    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [], None, []),
+    (PLAIN, "It called price. The agent was hasty!", 2, "Look twice.", []),
+    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", 1, None, []),
+    (answer(("It was hasty.", [44])), "It was hasty.", 1, None, []),
 ]
 
 
@@ -278,7 +277,7 @@ SAID = [
 async def test_what_the_events_hold_of_an_answer_is_kept(said, text, ungrounded, rule, unsupported):
     made = await reflect(FAILED, model=ScriptedModel(said))
     assert (made.by, made.text, made.usage.calls) == ("scripted", text, 1)
-    assert made.reflection.meta["ungrounded"] == ungrounded
+    assert sum(not one.grounded for one in made.claims) == ungrounded
     assert (made.strategy and made.strategy.text) == rule
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
     if said == GOOD:
@@ -327,7 +326,7 @@ async def test_prompts_are_by_outcome_with_task_goal_and_error(outcome, part):
     fault = Fault("timeout_error", "no answer", "at step 3")
     episode = replace(FAILED, outcome=outcome, goal="cheap", fault=fault)
     model = ScriptedModel(GOOD)
-    await reflect(episode, model=model, prompts=Prompts("A", "B", "C"))
+    await reflect(episode, model=model, prompts={"failure": "A", "success": "B", "partial": "C"})
     system, user = model.prompts[0]
     assert system.content.startswith(f"{part}\n")
     for shown in (TASK, "cheap", "timeout_error: no answer", "at step 3", "2. tool_call of buyer"):
@@ -341,7 +340,6 @@ BAD = [
     '{"reflection": 7}',
     '{"reflection": []}',
     '{"reflection": [{"text": 7, "events": "x"}, 3]}',
-    answer(("It failed.", [99])),
     answer(("It cost 99 dollars.", [2])),
     "{" * 5_000,
     ModelTimeout("late"),
@@ -522,6 +520,7 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
         {"episode": "text"},
         {"model": "embedded"},
         {"prompts": "Say it."},
+        {"prompts": {"error": "Say it."}},
         {"related": "7"},
         {"related": [7]},
     ],
@@ -808,13 +807,6 @@ def test_numbers_names_and_quotations_must_stand_in_what_is_cited(text, events, 
     found = claim(text, events, EPISODE)
     assert found.unsupported == unsupported
     assert found.grounded is (not unsupported)
-
-
-def test_events_that_do_not_exist_are_not_cited():
-    assert claim("It failed.", (-1, 0, 0, 3), EPISODE).events == (0,)
-    assert not claim("It failed.", (7,), EPISODE).grounded
-    many = Episode(tuple(Event("x") for _ in range(30)))
-    assert len(claim("It failed.", range(30), many).events) == MOST_CITED
 
 
 def test_citations_are_taken_out():

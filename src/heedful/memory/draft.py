@@ -75,9 +75,6 @@ CALL = 300
 ARGUMENT = 60
 ARGUMENTS = 5
 _PIECE = re.compile(r"[^\s\"'\\]{3,}")
-# A call with more words than this may be repeated in its result.
-LOOK = 4
-_TAG = re.compile(r"\A<[\w-]+>|</[\w-]+>\Z")
 UNSURE = 0.5
 
 
@@ -370,11 +367,6 @@ class Draft:
         return " ".join(each.text for each in self.claims) or bare
 
 
-def name_of(episode: Episode, at: int) -> str:
-    """Return the name of an event in citations: its id, or its position if it has no id."""
-    return episode.events[at].id or str(at)
-
-
 Score = Callable[[Draft, Episode], float]
 
 
@@ -481,7 +473,6 @@ def _step(study: Study, at: int, failed: str = "") -> _Sentence:
     else:
         content = trace.output(study.episode.events[result].content)
         came, how = clean(next(iter(content.splitlines()), ""), QUOTED), f"{action} gave"
-    came = _TAG.sub("", came)
     said = f"{how} “{came}”." if came else f"{action} gave nothing."
     return said, tuple(dict.fromkeys((at, result)))
 
@@ -564,9 +555,7 @@ def _mend(study: Study, signal: Signal) -> _Mend:
         for k, n in enumerate(between)
         if any(_shows(study, n, _new_words(events[m], known)) for m in (*between[k + 1 :], at))
     ]
-    # Words that a look showed did not come from a step.
-    new = set(_new_words(events[at], known))
-    new -= {word for n in looks for word in new if _shows(study, n, [word])}
+    new = {*_new_words(events[at], known)}
     steps = [
         n
         for n in between
@@ -602,15 +591,10 @@ def _new_words(event: Event, known: str) -> list[str]:
 
 
 def _shows(study: Study, at: int, words: Iterable[str]) -> bool:
-    """Return True if the result of a step, and not its call, has one of these words.
-
-    A result that repeats a long call reports what that call did.
-    """
+    """Return True if the result of a step, and not its call, has one of these words."""
     own, result = _lower("", study.episode.events[at]), study.course.result[at]
     text = "" if result is None else ends(event_text(study.episode.events[result])).casefold()
-    said = _PIECE.findall(own)
-    repeats = len(said) > LOOK and sum(word in text for word in said) * 2 > len(said)
-    return not repeats and any(word in text for word in words if word not in own)
+    return any(word in text for word in words if word not in own)
 
 
 def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
@@ -817,8 +801,9 @@ def _read_claim(item: Mapping[str, Any], episode: Episode, shown: Sequence[int])
     said, cites = item.get("text"), item.get("events")
     text = " ".join(sentences(_safe(said, SENTENCE))) if isinstance(said, str) else ""
     names = {str(name) for name in cites} if isinstance(cites, list) else set()
-    places = [at for n, at in enumerate(shown, 1) if str(n) in names]
-    return claim(text, places, episode) if places else replace(claim(text, shown, episode), events=())
+    cited = [at for n, at in enumerate(shown, 1) if str(n) in names]
+    found = claim(text, cited or shown, episode)
+    return found if cited else replace(found, events=())
 
 
 def _share(value: object) -> float | None:
