@@ -201,25 +201,17 @@ class Study:
         places += (at for at in (self.course.answer, count - 1, 0) if at is not None)
         return [at for at in dict.fromkeys(places) if 0 <= at < count]
 
-    def trust_in(self, words: Iterable[str]) -> Trust:
-        """Return the trust of a text that consists of these words; at most that of a model.
-
-        A word is trusted as little as anything that was said before it first occurred: an agent may
-        repeat what a tool returned, even as the name of a tool or of an argument.
-        """
-        return lowest_trust(("model", *(self.floor(self._first(word)) for word in words if word)))
-
     def floor(self, at: int) -> Trust:
-        """Return the lowest trust of all events up to the position `at`; for -1, that of the task.
+        """Return the trust of a text at the position `at`: the lowest of all events up to it.
 
-        A position after the last event stands for a text of unknown origin.
+        An agent may repeat what a tool returned, even as the name of a tool or of an argument. A
+        position after the last event stands for a text of unknown origin.
         """
         events, own = self.episode.events, self.episode.source == LOOP
-        if at < 0:
-            return self.task_trust
         if at >= len(events):
             return "model" if own else "external"
-        return lowest_trust(("operator", *map(self._trust_of, range(at + 1))))
+        asked = self.task_trust if self.episode.task or self.episode.goal else "model"
+        return lowest_trust(("model", asked, *map(self._trust_of, range(at + 1))))
 
     def _trust_of(self, at: int) -> Trust:
         event, own = self.episode.events[at], self.episode.source == LOOP
@@ -230,18 +222,6 @@ class Study:
         return lowest_trust(
             source_trust(one, self.stated) for one in trace.sources_at(self.course, at)
         )
-
-    def _first(self, fragment: str) -> int:
-        """Return the position where a text first occurred; the number of events if it never did.
-
-        A text of the task or goal, and the name of an offered tool, have the position -1.
-        """
-        episode, fragment = self.episode, _spaced(fragment)
-        known = map(_spaced, (f"{episode.task}\n{episode.goal}", *episode.tools))
-        if fragment in next(known) or fragment in known:
-            return -1
-        said = (at for at, event in enumerate(episode.events) if fragment in _spaced(_said(event)))
-        return next(said, len(episode.events))
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
@@ -394,17 +374,19 @@ def by_rules(study: Study) -> Draft:
     claims = [claim(redact(text), places, study.episode) for text, places in dict.fromkeys(said)]
     rules = dict(_strategy(study, signal) for signal in told or (None,))
     rules.pop("", None)
-    # The error that ended the run may be of unknown origin; all other words are in cited events.
-    words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
-    cited = sorted(at for each in claims for at in each.events)[-1:]
+    places = [at for each in claims for at in each.events]
+    if fault is not None:  # its words are of unknown origin, unless an event has them
+        known = _spaced("\n".join(map(_said, study.episode.events)))
+        words = (_spaced(clean(fault.category, ARGUMENT)), _spaced(clean(fault.message, QUOTED)))
+        places.append(len(study.episode.events) - all(word in known for word in words))
     tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(
         tuple(claims),
         redact(" ".join(rules)),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(filter(None, tags)),
-        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cited))),
-        rule_trust=lowest_trust((study.trust_in((study.tool,)), *rules.values())),
+        trust=study.floor(max(places, default=-1)),
+        rule_trust=lowest_trust(("model", *rules.values())),
         mended=any(rule.startswith("When ") for rule in rules),
     )
 
@@ -607,7 +589,7 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         if event is None or event.type != "error_event" or event.content in ("", event.error):
             return "", "model"
         fix = clean(event.content, 2 * QUOTED)
-        return fix, study.trust_in(_LEFT_OUT.split(fix))
+        return fix, study.floor(at)
     steps, rule = [*study.failed_steps(signal), signal.at][:1], _RULES.get(signal.kind, "")
     instead = ""
     if signal.kind == "cause":
@@ -617,16 +599,10 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         mend = _mend(study, signal)
         steps += [*mend.steps, *mend.looks, mend.at]
         instead = _instead(study, mend)
-    pairs = (pair for at in steps for pair in trace.named_arguments(events[at]).items())
-    parts = (*(events[at].tool for at in steps), *(part for pair in pairs for part in pair))
-    trust, error = study.trust_in((tool, *parts)), _error_of(study, steps[0])
+    trust, error = study.floor(max(steps)), _error_of(study, steps[0])
     # The error is told if that does not make the rule less trusted.
-    own = lowest_trust((trust, study.task_trust if study.episode.task else "operator"))
     whose = study.floor(study.course.result[steps[0]] or steps[0])
-    if error and lowest_trust((own, whose)) == own:
-        error, trust = f" with “{error}”", lowest_trust((trust, whose))
-    else:
-        error = ""
+    error = f" with “{error}”" if error and lowest_trust((trust, whose)) == trust else ""
     call, other = _action(study, steps[0]), _action(study, steps[-1])
     if instead:
         return f"When {call} fails{error}, {instead}", trust
@@ -774,8 +750,7 @@ def _read_answer(
     rule_claim = Claim(strategy, (), tuple(find_unsupported(strategy, held)), "strategy")
     # A model may quote anything that it was shown. The origin of the error that ended the run is
     # unknown, as that of a text after the last event.
-    last = len(study.episode.events) - (study.episode.fault is None)
-    trust = lowest_trust(("model", study.task_trust, study.floor(last)))
+    trust = study.floor(len(study.episode.events) - (study.episode.fault is None))
     return Draft(
         tuple(kept),
         "" if rule_claim.unsupported else strategy,
