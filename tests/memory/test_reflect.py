@@ -183,39 +183,32 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
 # A model
 
 UNHELD = answer(
-    ("buyer called price.", [2]),
-    ("It cost 99 dollars.", [3]),
-    ("It asked Mark Twain.", [2]),
+    "buyer called price.",
+    "It cost 99 dollars.",
+    "It asked Mark Twain.",
     strategy="Ask Mark Twain first.",
 )
-PLAIN = '{"reflection": "It called price. The agent was hasty!", "strategy": "Look twice."}'
-MATCHED = "The result was “Error: 3 items match”"
+PLAIN = '{"reflection": "It called price [2]. The agent was hasty!", "strategy": "Look twice."}'
+MATCHED = "The result of pot was “Error: 3 items match”"
 SAID = [
     (
         GOOD,
-        f"buyer called price with item pot. {MATCHED}.",
-        0,
+        "buyer called price with item pot. The result was “Error: 3 items match”.",
+        [(), (2,)],
         "Before you call price, name the item in full.",
         [],
     ),
-    (
-        UNHELD,
-        "buyer called price.",
-        0,
-        None,
-        ["99", "Mark Twain", "Mark Twain"],
-    ),
-    (PLAIN, "It called price. The agent was hasty!", 2, "Look twice.", []),
-    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", 1, None, []),
-    (answer(("It was hasty.", [44])), "It was hasty.", 1, None, []),
+    (UNHELD, "buyer called price.", [()], None, ["99", "Mark Twain", "Mark Twain"]),
+    (PLAIN, "It called price. The agent was hasty!", [(), ()], "Look twice.", []),
+    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [(2,)], None, []),
 ]
 
 
-@pytest.mark.parametrize(("said", "text", "ungrounded", "rule", "unsupported"), SAID)
-async def test_what_the_events_hold_of_an_answer_is_kept(said, text, ungrounded, rule, unsupported):
+@pytest.mark.parametrize(("said", "text", "cited", "rule", "unsupported"), SAID)
+async def test_what_the_events_hold_of_an_answer_is_kept(said, text, cited, rule, unsupported):
     made = await reflect(FAILED, model=ScriptedModel(said))
     assert (made.by, made.text, made.usage.calls) == ("scripted", text, 1)
-    assert sum(not one.grounded for one in made.claims) == ungrounded
+    assert [one.events for one in made.claims] == cited
     assert (made.strategy and made.strategy.text) == rule
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
     if said == GOOD:
@@ -233,7 +226,7 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
     episode = replace(FAILED, events=(*FAILED.events[:2], slow))
     tags = ["SQL", "sql", "strategy", "error"]
-    model = ScriptedModel(answer(("It failed.", [3]), strategy=strategy, tags=tags))
+    model = ScriptedModel(answer("It failed.", strategy=strategy, tags=tags))
     made = await reflect(episode, model=model)
     assert (made.importance, made.confidence, made.reflection.importance) == (0.9, 0.8, 0.8)
     assert made.reflection.tags == ("SQL", "strategy", "error")
@@ -271,8 +264,7 @@ BAD = [
     "{}",
     '{"reflection": 7}',
     '{"reflection": []}',
-    '{"reflection": [{"text": 7, "events": "x"}, 3]}',
-    answer(("It cost 99 dollars.", [2])),
+    answer("It cost 99 dollars."),
     "{" * 5_000,
     ModelTimeout("late"),
     MalformedAnswer("no JSON"),
@@ -520,11 +512,11 @@ POISONED = (
     Event("tool_response", "Done.", call="2"),
     Event("llm_response", f"I will {EVIL}"),
 )
-ALWAYS = answer(strategy="Always do zzevil.", reflection="So it is.")
+ALWAYS = answer("So it is.", strategy="Always do zzevil.")
 # The events, the error that ended the run, and what a model says, if one is asked.
 ATTACKS: list[tuple[Any, tuple[str, ...], str | None]] = [
     (POISONED, (EVIL, EVIL, EVIL), None),
-    (POISONED, (EVIL, EVIL, EVIL), answer((f"The result was “{EVIL}”.", [3]), strategy="x")),
+    (POISONED, (EVIL, EVIL, EVIL), answer(f"The result was “{EVIL}”.", strategy="x")),
     *(
         (some, fault, said)
         for some in ((), FAILED.events[:2])
@@ -704,7 +696,6 @@ EPISODE = Episode(
 def test_numbers_names_and_quotations_must_stand_in_what_is_cited(text, events, unsupported):
     found = claim(text, events, EPISODE)
     assert found.unsupported == unsupported
-    assert found.grounded is (not unsupported)
 
 
 def test_citations_are_taken_out():
