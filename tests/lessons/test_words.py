@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.words import (
-    LINES,
-    LONGEST,
-    MOST,
-    WIDEST,
-    coverage,
-    difference,
-    weights,
-    words,
-)
+from heedful.lessons.words import LINES, LONGEST, MOST, WIDEST, coverage, difference, weights, words
 
 
 @pytest.mark.parametrize(

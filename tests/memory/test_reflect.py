@@ -114,11 +114,7 @@ RULES = [
         "Call only tools that are offered: fly is none of them.",
     ),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
-    (
-        Episode(SOLD, "success", TASK),
-        "The answer was “It costs 52.75”.",
-        None,
-    ),
+    (Episode(SOLD, "success", TASK), "The answer was “It costs 52.75”.", None),
 ]
 
 
@@ -599,10 +595,7 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
     assert (made.reflection.trust, made.state) == ("model", "candidate")
     assert made.text.startswith("unit said “no unit”. It failed again in the same way.")
-    assert (made.strategy.text, "The answer was “8”." in made.text) == (
-        "Name the unit.",
-        True,
-    )
+    assert (made.strategy.text, "The answer was “8”." in made.text) == ("Name the unit.", True)
 
 
 async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):

@@ -271,7 +271,7 @@ def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
         ours = particulars(best.text)
         for other in others:
             theirs = particulars(other.text)
-            how = "digits" if ours["digits"] != theirs["digits"] else "negation"
+            how: Difference = "digits" if ours["digits"] != theirs["digits"] else "negation"
             if how == "digits" or (len(ours[how]) - len(theirs[how])) % 2:
                 ids = (best.id, other.id)
                 yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)

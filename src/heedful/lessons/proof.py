@@ -259,8 +259,9 @@ class _Table:
             conclusion = "helps" if uplift.low > 0 else "hurts"
         elif uplift.low > -MARGIN and uplift.high < MARGIN:
             conclusion = "no difference shown"
-        counts = (sum(n for cell, n in self.right.items() if cell[1] == kind) for kind in (1, 0))
-        return Comparison(self.lesson, *counts, uplift, recurrence, calls, conclusion)
+        shown = sum(n for (_, kind, _), n in self.right.items() if kind)
+        withheld = sum(self.right.values()) - shown
+        return Comparison(self.lesson, shown, withheld, uplift, recurrence, calls, conclusion)
 
 
 def _effect(
