@@ -33,7 +33,7 @@ _NAMES = {
     "loop.record": "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage",
     "loop.replay": "Figures RecordedLoop ReplayResult compare replay",
     "loop.stop": "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule",
-    "memory.draft": "Claim Draft Prompts self_rated",
+    "memory.draft": "Claim Draft",
     "memory.dream": "Dream Dreams consolidate",
     "memory.memory": "Memory Quarantine Spaces",
     "memory.reflect": "Reflected episode_of reflect reflect_waiting",

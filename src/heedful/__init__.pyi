@@ -27,7 +27,7 @@ from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, 
 from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, replay)
 from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
     Stop, StopRule)
-from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
+from heedful.memory.draft import (Claim, Draft)
 from heedful.memory.dream import (Dream, Dreams, consolidate)
 from heedful.memory.memory import (Memory, Quarantine, Spaces)
 from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
@@ -49,13 +49,13 @@ __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Atte
     "Fault", "Figures", "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported",
     "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
     "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
-    "Plateau", "Policy", "Prompts", "Proof", "Proposal", "Provenance", "Quarantine",
-    "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
-    "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
+    "Plateau", "Policy", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson",
+    "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered",
+    "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
     "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces",
     "StageAttempt", "StageReport", "Standing", "Step", "Stop", "StopRule", "Store", "Templates",
     "Trigger", "Usage", "Writer", "compare", "consolidate", "context", "decide", "episode_of",
     "explain", "learn", "learn_session", "open_loop", "open_model", "open_store", "override",
     "policy", "reach", "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run",
-    "run_sync", "self_correcting", "self_rated", "signals", "signature", "targeted"]
+    "run_sync", "self_correcting", "signals", "signature", "targeted"]
 __version__: str

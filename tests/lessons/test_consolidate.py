@@ -10,18 +10,14 @@ from hypothesis import strategies as st
 
 from heedful.lessons.consolidate import (
     FOR_A_PERSON,
-    SAME_WORDS,
     VETOES,
     Lesson,
     Proposal,
-    find_regressions,
     first_difference,
-    near_words,
     propose,
     veto,
 )
 from heedful.lessons.signature import signature, strategy_signature
-from heedful.lessons.words import words
 
 NOW = 1_000_000_000.0
 TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
@@ -153,7 +149,7 @@ TIMEOUT = signature("error", "timeout").digest
         (
             [
                 lesson(1, "Retry the call", signature=TIMEOUT, kind="check"),
-                rule(2, AGAINST, trust="model"),
+                rule(2, AGAINST, trust="model", seen=2),
             ],
             [(2, 1)],
         ),
@@ -166,7 +162,7 @@ def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, found)
 
 
 @pytest.mark.parametrize(
-    "better", [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}]
+    "better", [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"seen": 2}]
 )
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]
@@ -233,38 +229,3 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
     same = {(one.survivor, one.members) for one in again.merges}
     assert same == {(one.survivor, one.members) for one in merges}
     assert again.vetoes == found.vetoes
-
-
-@pytest.mark.parametrize(
-    ("after", "dropped"),
-    [
-        (["other", "into"], set()),
-        (["into", "other"], set()),
-        (["other", "third", "into"], {0}),
-        ([], {0}),
-    ],
-)
-def test_recall_is_worse_where_a_survivor_comes_later_than_its_member(after, dropped):
-    became = {"gone": (0, "into")}
-    assert find_regressions(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
-
-
-SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
-
-
-@given(st.lists(SAID, max_size=12))
-def test_no_pair_of_near_words_is_missed(said):
-    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
-    sets = [frozenset(words(one.text)) for one in lessons]
-
-    def dice(a: int, b: int) -> float:
-        both = len(sets[a]) + len(sets[b])
-        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
-
-    expected = [
-        (a, b, dice(a, b))
-        for a in range(len(sets))
-        for b in range(a + 1, len(sets))
-        if dice(a, b) >= SAME_WORDS
-    ]
-    assert sorted(near_words(lessons)) == expected

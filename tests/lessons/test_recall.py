@@ -49,22 +49,6 @@ def test_how_many_words_must_be_shared_without_meanings(task, shown):
     assert (len(ranked), len(choose(ranked))) == (shown, shown)
 
 
-@pytest.mark.parametrize(
-    ("fields", "relevant"),
-    [
-        ({}, 0.0),
-        ({"coverage": 1.0, "cosine": 1.0}, 1.0),
-        ({"coverage": 0.5, "cosine": 0.7}, 0.6),
-        ({"coverage": 0.5, "cosine": -0.7}, 0.25),
-        ({"coverage": 0.5, "cosine": 0.7, "keyword": 1.0}, 0.6),
-        ({"coverage": 0.5, "keyword": 0.9}, 0.45),
-        ({"coverage": 0.5}, 0.0),
-    ],
-)
-def test_relevance_is_made_of_two_measures(fields, relevant):
-    assert found(1, "t", **fields).relevance == pytest.approx(relevant)
-
-
 def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
     near, useful = found(1, "a", cosine=0.8), found(2, "b", cosine=0.7)
     assert ids(rank("x", [near, useful], 9)) == [1, 2]

@@ -47,21 +47,14 @@ def about(task: str, episode: Episode = FAILED) -> Episode:
     return replace(episode, task=task)
 
 
-def answer(*sentences: tuple[str, list[int]], **more: Any) -> str:
-    """What a model answers; events count from 1."""
-    told = [{"text": text, "events": events} for text, events in sentences]
-    value = {
-        "reflection": told,
-        "strategy": "",
-        "importance": 0.9,
-        "confidence": 0.8,
-        "tags": ["t"],
-    }
-    return json.dumps({**value, **more})
+def answer(*sentences: str, **more: Any) -> str:
+    """What a model answers."""
+    value = {"strategy": "", "importance": 0.9, "confidence": 0.8, "tags": ["t"]}
+    return json.dumps({"reflection": " ".join(sentences), **value, **more})
 
 
 GOOD = answer(
-    ("buyer called price with item pot.", [2]),
-    ("The result was “Error: 3 items match”.", [3]),
+    "buyer called price with item pot.",
+    "The result was “Error: 3 items match”.",
     strategy="Before you call price, name the item in full.",
 )

@@ -32,25 +32,6 @@ def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
 
 
-async def kept(memory: Memory, *lessons: str, **fields: Any) -> None:
-    for n, lesson in enumerate(lessons):
-        await memory.remember(f"e{n}", "what happened", lesson=lesson, **fields)
-
-
-async def lessons(memory: Memory, task: str, **filters: Any) -> list[str]:
-    return [one.lesson for one in await memory.recall(task, **filters)]
-
-
-async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
-    await kept(memory, "The billing host sleeps at night: retry later.", "Rivers end in seas.")
-    (one,) = await memory.recall("why does the billing host sleep")
-    assert (one.example.task, one.example.accepted) == (one.lesson, "")
-    assert (one.kind, one.error_type, one.seen) == ("error", "e0", 1)
-    assert memory.render([one]) == ()
-    assert (await memory.brief("why does the billing host sleep", "loop")).examples == ()
-    assert [known["examples"] for known in await memory.top()] == [0, 0]
-
-
 async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")

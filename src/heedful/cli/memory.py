@@ -351,9 +351,8 @@ def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
 
 
 def _describe_comparison(name: str, one: Comparison, again: str) -> Iterator[str]:
-    unfair = "" if one.fair else "; these shares are not random, so records were lost or added"
     yield name
-    yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"
+    yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}"
     if one.uplift.gain is None:
         return
     for words, effect in (("right at once", one.uplift), (again, one.recurrence)):

@@ -18,9 +18,9 @@ from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.ranking import PRODUCTS, answer_order, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import check_integer, check_share
-from heedful.memory.draft import Prompts, Score, by_outcome
+from heedful.memory.draft import PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import DEFAULT, STRONGER, Reflected, keep, reflect
+from heedful.memory.reflect import STRONGER, Reflected, keep, reflect
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
@@ -196,7 +196,7 @@ async def generate_reflection(
     *,
     store: Memory | Store | str = STORE,
     model: Model | Callable[..., Any] | None = None,
-    prompts: Prompts | Mapping[str, str] = DEFAULT,
+    prompts: Mapping[str, str] = PROMPTS,
     score: Score = by_outcome,
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
@@ -221,7 +221,7 @@ async def generate_reflection(
         episode,
         memory=_memory(store, context["tenant_id"], context["project_id"]),
         model=Function(model) if callable(model) and not isinstance(model, Model) else model,
-        prompts=_prompts(prompts),
+        prompts=prompts,
         score=score,
         store=False,
         trust=trust,
@@ -361,7 +361,7 @@ def _row(match: Match) -> dict[str, Any]:
 class ReflectionEngine:
     """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
 
-    `prompts` are Prompts or a mapping with `failure`, `success` or `partial`. `score(draft,
+    `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
     episode)` returns the importance, 0..1. A `memory_repository` is used instead of `store`.
     `trust` says who wrote the tasks and the users' messages. Raises InvalidInput.
     """
@@ -371,7 +371,7 @@ class ReflectionEngine:
         store: Memory | Store | str = STORE,
         model: Model | Callable[..., Any] | None = None,
         memory_repository: Memory | None = None,
-        prompts: Prompts | Mapping[str, str] | None = None,
+        prompts: Mapping[str, str] | None = None,
         score: Score | None = None,
         *,
         trust: Trust = "external",
@@ -380,7 +380,7 @@ class ReflectionEngine:
         if not isinstance(own, Memory | Store | str):
             name = "store" if own is store else "memory_repository"
             raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
-        options: Any = {"prompts": prompts or DEFAULT, "score": score or by_outcome, "trust": trust}
+        options: Any = {"prompts": prompts or PROMPTS, "score": score or by_outcome, "trust": trust}
         options |= {"store": own, "model": model}
         self.generate_reflection: Method = partial(generate_reflection, **options)
         self.store_reflection: Method = partial(store_reflection, store=own)
@@ -397,13 +397,6 @@ def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
         return Memory.of(memory, scope)
     own = memory.embedder, memory.holdout, memory.max_entries, memory.quota
     return Memory(memory.store, scope, *own)
-
-
-def _prompts(given: Prompts | Mapping[str, str]) -> Prompts:
-    names = [field.name for field in fields(Prompts)]
-    if isinstance(given, Mapping) and (unknown := [name for name in given if name not in names]):
-        raise InvalidInput("prompts", unknown[0], f"one of {', '.join(names)}")
-    return Prompts(**given) if isinstance(given, Mapping) else given
 
 
 def _as_data(context: Any) -> Mapping[str, Any]:

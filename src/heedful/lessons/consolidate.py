@@ -1,6 +1,6 @@
 """Consolidation: find lessons that say the same and may be merged, and lessons that contradict.
 
-`propose` compares lessons by their vectors or words. Two similar lessons are merged, unless a veto
+`propose` compares lessons by their vectors. Two similar lessons are merged, unless a veto
 forbids it, for example because they differ in kind, trust or meaning. `first_difference` finds
 differences that similarity does not show: other numbers, negations or names, and replaced words.
 Rules that contradict each other are listed for a person to decide about.
@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import ceil
 from typing import Any, Literal
+from zlib import crc32
 
 from heedful.lessons.lesson import Trust
 from heedful.lessons.patterns import is_assertion
@@ -105,9 +105,11 @@ Action = Literal["merge", "contradict", "reword"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
-# to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
+# to 0.95 three give other reasons. Without an embedder, the cosine of their sets of words, and the
+# number of places in such a vector.
 SAME = 0.95
 SAME_WORDS = 0.9
+PLACES = 1_024
 # A periodic run merges only lessons seen in the last `LOOKBACK` seconds with at least this
 # importance, and needs at least `LEAST` of them.
 LOOKBACK = 86_400.0
@@ -150,8 +152,6 @@ class Lesson:
     held: bool = False
     useful: float = 1.0
     seen: int = 1
-    helped: int = 0
-    hurt: int = 0
     first_seen: float = 0.0
     last_seen: float = 0.0
 
@@ -167,10 +167,8 @@ class Lesson:
             not self.pinned,
             self.state != "verified",
             -self.useful,
-            self.hurt - self.helped,
             -self.seen,
             -self.importance,
-            -len(self.text),
             self.first_seen,
             self.name,
         )
@@ -228,7 +226,7 @@ def propose(
         few = f"too few lessons of importance {IMPORTANT} or more were seen in the last 24 hours"
         return Proposed(nothing=f"{few}: {len(chosen)}, and a periodic run needs {LEAST}")
     if vectors is None:
-        pairs = near_words(lessons)
+        pairs = near_vectors([word_vector(one.text) for one in lessons], SAME_WORDS)
     else:
         pairs = near_vectors([vectors[at] for at in order], SAME)
     near: dict[int, set[int]] = defaultdict(set)
@@ -270,11 +268,11 @@ def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
             about[failure, len(digits), *words(" ".join(said))].append(lesson)
     for those in about.values():
         best, *others = sorted(those, key=lambda one: one.evidence)
-        digits, negations, _ = particulars(best.text).values()
+        ours = particulars(best.text)
         for other in others:
-            numbers, denials, _ = particulars(other.text).values()
-            how = "digits" if digits != numbers else "negation"
-            if how == "digits" or (len(negations) - len(denials)) % 2:
+            theirs = particulars(other.text)
+            how: Difference = "digits" if ours["digits"] != theirs["digits"] else "negation"
+            if how == "digits" or (len(ours[how]) - len(theirs[how])) % 2:
                 ids = (best.id, other.id)
                 yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
 
@@ -295,25 +293,10 @@ def veto(one: Lesson, other: Lesson) -> str:
     return first_difference(one.text, other.text)
 
 
-def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield (first, second, similarity) for pairs of lessons with similar words.
-
-    The Dice similarity of their sets of words is at least t = `SAME_WORDS`. Two such sets share one
-    of the rarest words of each. So of a set of n words only the rarest are indexed: all except the
-    n·t/(2 − t) commonest words, plus one of these (Chaudhuri and others, 2006).
-    """
-    said = [frozenset(words(one.text)) for one in lessons]
-    counts = Counter(word for those in said for word in those)
-    index: dict[str, list[int]] = defaultdict(list)
-    for b, those in enumerate(said):
-        rare = sorted(those, key=lambda word: (counts[word], word))
-        keep = len(rare) - ceil(len(rare) * SAME_WORDS / (2 - SAME_WORDS) - 1e-9) + 1
-        for a in sorted({a for word in rare[:keep] for a in index[word]}):
-            score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
-            if score >= SAME_WORDS:
-                yield a, b, score
-        for word in rare[:keep]:
-            index[word].append(b)
+def word_vector(text: str) -> list[float]:
+    """Return a vector of length 1 for the set of words in a text, each word in a place by hash."""
+    places = {crc32(word.encode("utf-8", "surrogatepass")) % PLACES for word in words(text)}
+    return [len(places) ** -0.5 if n in places else 0.0 for n in range(PLACES)]
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
@@ -326,23 +309,3 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
             ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
             if ids:
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")
-
-
-def find_regressions(
-    became: Mapping[str, tuple[int, str]],
-    before: Mapping[str, Sequence[str]],
-    after: Mapping[str, Sequence[str]],
-) -> set[int]:
-    """Return the indexes of the proposals that make recall worse.
-
-    `before` and `after` map each stored query to the distinct names of the lessons that it finds,
-    best first, at most five. `became` maps the name of each member to the index of its proposal and
-    the name of its survivor. A query that found the member must find the survivor at the same rank
-    or better.
-    """
-    return {
-        became[name][0]
-        for query, ranked in before.items()
-        for rank, name in enumerate(ranked)
-        if name in became and became[name][1] not in after[query][: rank + 1]
-    }

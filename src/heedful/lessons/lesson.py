@@ -469,8 +469,8 @@ def check_memory(
         raise InvalidInput("example", example, "an Example, or None")
     check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
     for when, scores in (("before", example.before), ("after", example.after)):
-        if not isinstance(scores, Mapping):
-            raise InvalidInput(f"example.{when}", scores, "a mapping of scores")
-        for name, value in scores.items():
-            if not isinstance(value, int | float) or not isfinite(value):
-                raise InvalidInput(f"example.{when}[{name!r}]", value, "a finite number")
+        known = isinstance(scores, Mapping) and all(
+            isinstance(value, int | float) and isfinite(value) for value in scores.values()
+        )
+        if not known:
+            raise InvalidInput(f"example.{when}", scores, "a mapping of names to finite numbers")

@@ -13,10 +13,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, release_command
 
 HOLE = "<*>"
@@ -76,22 +75,18 @@ class Templates:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def __len__(self) -> int:
-        """Count the patterns."""
-        return sum(map(len, self.branches.values()))
-
     def learn(self, *signatures: Signature) -> Templates:
         """Return the templates with the patterns of these signatures added, in order."""
-        room = MOST_PATTERNS - len(self)
-        new: dict[_Key, dict[str, str]] = defaultdict(dict)
-        for each in signatures:
-            key = _key(each)
-            known = each.digest in self.branches.get(key, ()) or each.digest in new.get(key, ())
-            if room > 0 and not known and is_learnable(each):
-                new[key][each.digest] = each.pattern
-                room -= 1
-        grown = {key: {**self.branches.get(key, {}), **more} for key, more in new.items()}
-        return replace(self, branches={**self.branches, **grown}) if grown else self
+        new = {
+            (_key(each), each.digest): each.pattern
+            for each in filter(is_learnable, signatures)
+            if each.digest not in self.branches.get(_key(each), ())
+        }
+        room = MOST_PATTERNS - sum(map(len, self.branches.values()))
+        grown = {key: {**self.branches.get(key, {})} for key, _ in new}
+        for (key, digest), pattern in islice(new.items(), room):
+            grown[key][digest] = pattern
+        return replace(self, branches={**self.branches, **grown}) if new else self
 
     def group(self, pattern: Signature) -> str:
         """Return the name of the signature's group, or else the digest of the signature."""
@@ -106,8 +101,6 @@ class Templates:
         for merge in groups.values():
             if pattern.digest in merge.members:
                 return merge if len(merge.members) > 1 else None
-        if pattern.digest in self.branches.get(_key(pattern), ()):
-            return None
         for template, merge in groups.items():
             pairs = list(zip(tokens, template, strict=False))
             fits = (a == b or (b == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
@@ -121,13 +114,7 @@ class Templates:
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
     def unmerge(self, *digests: str) -> Templates:
-        """Return the templates with these patterns excluded from all groups.
-
-        Raises InvalidInput for a digest that was not learnt.
-        """
-        known = {digest for branch in self.branches.values() for digest in branch}
-        if unknown := set(digests) - known:
-            raise InvalidInput("digest", min(unknown), "the digest of a learnt pattern")
+        """Return the templates with these patterns excluded from all groups."""
         return replace(self, apart=self.apart | set(digests))
 
     def _grouped(self, key: _Key) -> dict[Tokens, Merge]:
@@ -187,13 +174,8 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
     bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
-        first = rows[0]
-        reasons = []
-        for at in vary:
-            values, before = sorted(places[at]), first[at - 1] if at else ""
-            listed = ", ".join(values[:SHOWN]) + ", …" * (len(values) > SHOWN)
-            reasons.append(f"{len(values)} values after {before!r}: {listed}")
-        yield tuple(HOLE if at in fixed else token for at, token in enumerate(first)), rows, reasons
+        template = tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0]))
+        yield template, rows, [_reason(rows[0], at, sorted(places[at])) for at in vary]
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
@@ -201,6 +183,12 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
         parts[row[at] if row[at] in fixed[at] or not fixed[at] else ""].append(row)
     for part in parts.values():
         yield from _grown(part)
+
+
+def _reason(row: Tokens, at: int, values: Sequence[str]) -> str:
+    more = ", …" if len(values) > SHOWN else ""
+    before = row[at - 1] if at else ""
+    return f"{len(values)} values after {before!r}: {', '.join(values[:SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

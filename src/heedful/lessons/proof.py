@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, inf, lgamma, log, log1p, pi, sin
+from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
 from heedful.lessons.lesson import LessonName
@@ -94,17 +94,6 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
-def coin_evidence(share: float, shown: int, withheld: int) -> float:
-    """Return the logarithm of the evidence that these counts are not from a coin with this `share`.
-
-    It compares the likelihood of all other coins, evenly weighted, with that of this coin. It is
-    valid at all times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data",
-    NeurIPS 2022.
-    """
-    other = lgamma(shown + 1) + lgamma(withheld + 1) - lgamma(shown + withheld + 2)
-    return other - shown * log1p(-share) - withheld * log(share)
-
-
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
 # The result of one opportunity: (share, shown, right at once, recurred, calls).
 Case = tuple[float, bool, bool, bool, int]
@@ -116,8 +105,6 @@ MOST_CALLS = 10
 LEVEL = 0.05
 # A smaller uplift does not matter.
 MARGIN = 0.1
-# Evidence against the coin from which a comparison is not trusted: by chance once in 1,000.
-UNFAIR = log(1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +130,7 @@ class Comparison:
     `lesson` is None when all lessons are counted together. `uplift` compares the share of loops
     that passed at the first attempt. `recurrence` compares the share of loops in which the lesson's
     error occurred again; its gain is the reduction. `calls` compares the model calls of a loop; its
-    gain is the number of calls saved. `fair` is false if the counts contradict the coin: records
-    were lost, or something else decided what was shown.
+    gain is the number of calls saved.
     """
 
     lesson: LessonName | None
@@ -153,21 +139,17 @@ class Comparison:
     uplift: Effect
     recurrence: Effect
     calls: Effect
-    fair: bool
     conclusion: Conclusion
 
     def __str__(self) -> str:
         """Return one sentence, with shares in percent and the uplift in percentage points."""
-        counts = f"shown {self.shown}, withheld {self.withheld}"
         up = self.uplift
-        if up.shown is None or up.withheld is None or up.gain is None:
-            return f"{counts}: {self.conclusion}"
-        shares = f"right at once {100 * up.shown:.0f} % against {100 * up.withheld:.0f} %"
-        ends = (up.gain, up.low, up.high)
-        gain, low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in ends)
-        unfair = "" if self.fair else ", and the numbers contradict the coin"
-        points = f"{gain} points, between {low} and {high}"
-        return f"{counts}: {shares}; {points}; {self.conclusion}{unfair}"
+        ends = (up.shown, up.withheld, up.gain, up.low, up.high)
+        shown, withheld, gain, low, high = (round(100 * (end or 0.0)) for end in ends)
+        points = f"{gain:+d} points, between {low:+d} and {high:+d}".replace("-", "−")
+        shares = f"right at once {shown} % against {withheld} %"
+        counts = f"shown {self.shown}, withheld {self.withheld}"
+        return f"{counts}: {shares}; {points}; {self.conclusion}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +209,7 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
     """Return each lesson's table, sorted by name, and the e-BH levels for helping and hurting."""
     names = sorted((name for name in cases if name is not None), key=str)
     tables = [_Table.of(name, cases[name]) for name in names]
-    tested = [table for table in tables if table.gain is not None]
+    tested = [table for table in tables if _difference(table.right) is not None]
     low, high = (_level([table.evidence(better) for table in tested]) for better in (True, False))
     return tables, low, high
 
@@ -260,47 +242,26 @@ class _Table:
                 cells[share, shown, float(value)] += n
         return cls(lesson, *measures)
 
-    def count(self, shown: bool, share: float | None = None) -> int:
-        """Count the loops with the lesson shown or withheld, with this `share` or with any."""
-        found = self.right.items()
-        return sum(n for (p, kind, _), n in found if kind == shown and share in (None, p))
-
-    @property
-    def fair(self) -> bool:
-        """True if the numbers of loops shown and withheld do not contradict the coin."""
-        shares = {share for share, *_ in self.right if share}
-        tossed = ((share, self.count(True, share), self.count(False, share)) for share in shares)
-        return sum(coin_evidence(*toss) for toss in tossed) < UNFAIR
-
-    @property
-    def gain(self) -> float | None:
-        """The estimated uplift; None if there is no fair comparison."""
-        return _difference(self.right) if self.fair else None
-
     def evidence(self, better: bool) -> float:
         """Return the logarithm of the evidence that the lesson helps (if `better`) or hurts."""
-        if not self.gain or (self.gain > 0) != better:
+        gain = _difference(self.right)
+        if not gain or (gain > 0) != better:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float) -> Comparison:
         """Return the comparison; `low` and `high` are the levels of the uplift's bounds."""
         uplift, half = _effect(self.right, low, high), LEVEL / 2
+        recurrence = _effect(self.again, half, half, fewer=True)
+        calls = _effect(self.calls, half, half, fewer=True, unit=MOST_CALLS)
         conclusion: Conclusion = "insufficient data"
-        if self.gain is not None and (uplift.low > 0 or uplift.high < 0):
+        if uplift.low > 0 or uplift.high < 0:
             conclusion = "helps" if uplift.low > 0 else "hurts"
-        elif self.gain is not None and uplift.low > -MARGIN and uplift.high < MARGIN:
+        elif uplift.low > -MARGIN and uplift.high < MARGIN:
             conclusion = "no difference shown"
-        return Comparison(
-            self.lesson,
-            self.count(True),
-            self.count(False),
-            uplift,
-            _effect(self.again, half, half, fewer=True),
-            _effect(self.calls, half, half, fewer=True, unit=MOST_CALLS),
-            self.fair,
-            conclusion,
-        )
+        shown = sum(n for (_, kind, _), n in self.right.items() if kind)
+        withheld = sum(self.right.values()) - shown
+        return Comparison(self.lesson, shown, withheld, uplift, recurrence, calls, conclusion)
 
 
 def _effect(
@@ -310,8 +271,7 @@ def _effect(
     better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
-        inner = {cell: n for cell, n in better.items() if 0 < cell[0] < 1}
-        least, most = interval(inner, low, high)
+        least, most = interval(better, low, high)
         least, most = min(least, gain), max(most, gain)
     means = [_mean(cells, shown) for shown in (True, False)]
     shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))
@@ -325,12 +285,9 @@ def _difference(cells: Cells) -> float | None:
 
 def _mean(cells: Cells, shown: bool) -> float | None:
     """Return the mean over loops with the lesson `shown` (or withheld), weighted as in `Effect`."""
-    part = sorted(
-        ((1 - share) if shown else share, value, n)
+    part = [
+        (n / ((1 - share) if shown else share), value)
         for (share, kind, value), n in cells.items()
         if kind == shown
-    )
-    if not part:
-        return None
-    weights = [n * (part[0][0] / p) for p, _, n in part]  # exact if the share never changed
-    return sum(w * value for w, (_, value, _) in zip(weights, part, strict=True)) / sum(weights)
+    ]
+    return fsum(w * value for w, value in part) / fsum(w for w, _ in part) if part else None

@@ -11,14 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from typing import Any
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 
 # A longer text is read at its two ends, which is where errors are named.
 MOST = 4_096
-DEEPEST = 64
-_BRACKET = re.compile(r"[\[\]{}]")
+# A JSON text with more brackets is read as prose, because it may be nested too deeply.
+MOST_BRACKETS = 100
 
 
 def signature(error_type: str, text: str) -> Signature:
@@ -26,7 +26,7 @@ def signature(error_type: str, text: str) -> Signature:
 
     Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion
     keeps its expression and its expected value; its actual value is masked. In JSON, the order of
-    keys and items does not matter.
+    keys, and of the items of a list, does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -66,27 +66,19 @@ def failure_of(digest: str, pattern: str) -> str:
 def _pattern(error_type: str, text: str) -> str:
     if len(text) > MOST:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
-    elif text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
-        steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(text))
+    elif text[:1] in ("[", "{") and text.count("[") + text.count("{") <= MOST_BRACKETS:
         with suppress(ValueError):
-            if max(accumulate(steps)) <= DEEPEST:
-                return _payload(error_type, json.loads(text))
+            value = json.loads(text)
+            parts = {_masked(error_type, _plain(each)) for each in value} if text[0] == "[" else ()
+            return f"[{', '.join(sorted(parts))}]" if parts else _masked(error_type, _plain(value))
     return _masked(error_type, text)
 
 
-def _payload(error_type: str, value: object, name: str = "") -> str:
-    """Return the pattern of a JSON value; its key `name` may decide whether a number is masked."""
-    match value:
-        case dict():
-            parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))
-            return f"{mask_particulars(name)}{{{', '.join(parts)}}}"
-        case list():
-            items = {_payload(error_type, part) for part in value}
-            return f"{mask_particulars(name)}[{', '.join(sorted(items))}]"
-        case str():
-            return mask_particulars(name) + _masked(error_type, value)
-        case _:
-            return mask_particulars(name + json.dumps(value))
+def _plain(value: Any) -> str:
+    """Return a text, or other JSON data as a text with its keys in order."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).replace("\\n", "\n")
 
 
 def _masked(error_type: str, text: str) -> str:

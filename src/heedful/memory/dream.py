@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -130,10 +130,9 @@ async def consolidate(
     own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
     vectors = [vector for vector in own.values() if vector is not None] or None
     found = await asyncio.to_thread(rules.propose, list(lessons.values()), vectors, mode, now)
-    asked = await _queries(memory, found.merges, lessons, own)
-    proposals = await _rehearse(memory, found.merges, lessons, asked)
+    proposals, queries = await _rehearse(memory, found.merges, lessons, own)
     proposals += found.contradictions
-    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
+    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": queries}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
     if not dry_run:
@@ -156,49 +155,40 @@ async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
     return vectors
 
 
-async def _queries(
+async def _rehearse(
     memory: Memory,
     proposals: Sequence[Proposal],
     lessons: Mapping[int, Lesson],
     own: Mapping[int, Vector],
-) -> dict[str, Vector]:
-    """Return the members' texts and the stored queries that led to members, with their vectors."""
+) -> tuple[list[Proposal], int]:
+    """Return the proposals, and how many queries were tried.
+
+    The queries are the members' texts and the stored queries that led to members. A query that
+    found a member must find the survivor at the same rank or better, or else the proposal has the
+    outcome `WORSE`.
+    """
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, patterns.queries, members)
     new = {q: redact(q) for n in members for q in stored[n] if q not in asked}
     made = await _vectors(memory, list(new.values()))
-    return asked | {query: made[redacted] for query, redacted in new.items()}
-
-
-async def _rehearse(
-    memory: Memory,
-    proposals: Sequence[Proposal],
-    lessons: Mapping[int, Lesson],
-    asked: Mapping[str, Vector],
-) -> list[Proposal]:
-    """Return the proposals; those that make recall worse have the outcome `WORSE`.
-
-    Dropping one proposal can affect others, so this repeats until recall is as good as before.
-    """
-    left, space = dict(enumerate(proposals)), space_of(memory.embedder)
+    asked |= {query: made[redacted] for query, redacted in new.items()}
     found: dict[str, Sequence[Match]] = {}
     for query, vector in asked.items():
-        found[query] = await memory.store.read(
-            memory.scope, search.search, query, space, vector, LEG
-        )
+        more = (space_of(memory.embedder), vector, LEG)
+        found[query] = await memory.store.read(memory.scope, search.search, query, *more)
     before = {query: _names(query, matches) for query, matches in found.items()}
-    dropped: set[int] = {-1}
-    while left and dropped:
-        became = {
-            lessons[n].name: (at, lessons[one.survivor].name)
-            for at, one in left.items()
-            for n in one.members
-        }
-        after = {query: _names(query, _moved(those, became)) for query, those in found.items()}
-        dropped = rules.find_regressions(became, before, after)
-        left = {at: one for at, one in left.items() if at not in dropped}
-    return [left.get(at, replace(one, outcome=WORSE)) for at, one in enumerate(proposals)]
+    judged = []
+    for one in proposals:
+        gone, into = {lessons[n].name for n in one.members}, lessons[one.survivor]
+        worse = any(
+            into.name not in _names(query, _moved(found[query], gone, into))[: rank + 1]
+            for query, names in before.items()
+            for rank, name in enumerate(names)
+            if name in gone
+        )
+        judged.append(replace(one, outcome=WORSE) if worse else one)
+    return judged, len(asked)
 
 
 def _names(query: str, matches: Iterable[Match]) -> list[str]:
@@ -206,12 +196,10 @@ def _names(query: str, matches: Iterable[Match]) -> list[str]:
     return list(dict.fromkeys(f"{one.kind}/{one.signature}" for one in ranked))[:FOUND]
 
 
-def _moved(matches: Sequence[Match], became: Mapping[str, tuple[int, str]]) -> Iterator[Match]:
-    """Yield the matches after the merges: the survivor has the examples of its members."""
+def _moved(matches: Sequence[Match], gone: Collection[str], into: Lesson) -> Iterator[Match]:
+    """Yield the matches after a merge: the survivor has the examples of the lessons `gone`."""
     for match in matches:
-        _, survivor = became.get(f"{match.kind}/{match.signature}", (0, ""))
-        if not survivor:
+        if f"{match.kind}/{match.signature}" not in gone:
             yield match
         elif match.example.accepted or match.example.task != match.lesson:
-            kind, _, signature = survivor.partition("/")
-            yield replace(match, kind=kind, signature=signature)
+            yield replace(match, kind=into.kind, signature=into.signature)

@@ -30,7 +30,7 @@ from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share, clean
 from heedful.memory import draft as drafts
-from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
+from heedful.memory.draft import PROMPTS, RULES, Claim, Draft, Score, Study
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
@@ -49,7 +49,6 @@ RECORDED = 2_000
 # The factor by which a strategy is more important than its reflection.
 STRONGER = 1.1
 STATE = 160  # characters of the step before a failed step
-DEFAULT = Prompts()
 FAILED = "reflection_generation_failed"  # the event in the log
 LIVE = ("candidate", "verified")  # the states of lessons that may be recalled
 
@@ -142,7 +141,7 @@ async def reflect(
     *,
     memory: Memory | Store | str | None = None,
     model: Model | None = None,
-    prompts: Prompts = DEFAULT,
+    prompts: Mapping[str, str] = PROMPTS,
     score: Score = drafts.by_outcome,
     on_model_error: Literal["keep", "raise"] = "keep",
     store: bool = True,
@@ -155,7 +154,9 @@ async def reflect(
     episode is reflected on once, even if several processes pass it in several times. If the model
     fails, or the events do not support its sentences, the rules write the reflection, and `error`
     says so. With `on_model_error="raise"` the error is raised, and the episode is tried again
-    later. `score` returns the importance, 0..1. With `store=False` nothing is written. `trust` is
+    later. `prompts` are instructions for the model about a "failure" (also an error or a timeout),
+    a "success", or a "partial" result; heedful adds the data and the format of the answer. `score`
+    returns the importance, 0..1. With `store=False` nothing is written. `trust` is
     the trust of the task and of the user's words. A lesson that depends on them, or on results of
     tools, has no higher trust; a lesson with less trust than a model's is quarantined. `related`
     are ids that are stored with the lesson. Raises InvalidInput, ModelError, StoreError.
@@ -187,7 +188,7 @@ async def reflect_waiting(
     before: float,
     digest: str = "",
     model: Model | None = None,
-    prompts: Prompts = DEFAULT,
+    prompts: Mapping[str, str] = PROMPTS,
 ) -> Reflected | None:
     """Reflect on the oldest episode that waits or must be tried again; return None without one.
 
@@ -227,7 +228,7 @@ class _Reflector:
 
     memory: Memory | None
     model: Model | None
-    prompts: Prompts
+    prompts: Mapping[str, str]
     score: Score
     on_model_error: str
     related: Sequence[str] = ()
@@ -235,8 +236,8 @@ class _Reflector:
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, Model):
             raise InvalidInput("model", self.model, "a Model, as open_model gives one, or None")
-        if not isinstance(self.prompts, Prompts):
-            raise InvalidInput("prompts", self.prompts, "Prompts")
+        if not isinstance(self.prompts, Mapping) or not self.prompts.keys() <= PROMPTS.keys():
+            raise InvalidInput("prompts", self.prompts, f"a mapping with {', '.join(PROMPTS)}")
 
     async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Reflect on the episode and store the lessons; record a failure, to be tried again.
@@ -263,7 +264,8 @@ class _Reflector:
             known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
         draft, usage, error = drafts.by_rules(study), NOTHING, ""
         if self.model is not None and not known:
-            instruction = self.prompts.of(episode.outcome)
+            prompts = {**PROMPTS, **self.prompts}
+            instruction = prompts.get(episode.outcome, prompts["failure"])
             try:
                 draft, usage = await drafts.by_model(study, self.model, instruction)
             except ModelError as failed:
@@ -296,25 +298,22 @@ class _Reflector:
         check_share("importance", importance)
         episode, ids = study.episode, set[int]()
         entries: Sequence[QuarantinedLesson] = ()
-        if self.memory is not None and episode.source == LOOP and episode.id:
-            store, scope = self.memory.store, self.memory.scope
-            past = await store.read(scope, exposures.past, episode.id)
-            ids = {id for each in past.exposures if each.shown for id in each.examples}
-            entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
         rows: Sequence[Mapping[str, Any]] = ()
         if self.memory is not None:
             store, scope = self.memory.store, self.memory.scope
             rows = await store.read(scope, lessons.of_failure, study.signature.digest)
-        parents = tuple(sorted(entry.id for entry in entries))
-        task = redact(study.episode.task)[: records.LONGEST]
+            if episode.source == LOOP and episode.id:
+                past = await store.read(scope, exposures.past, episode.id)
+                ids = {id for each in past.exposures if each.shown for id in each.examples}
+            entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
+        task = redact(episode.task)[: records.LONGEST]
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
         floor += () if len(entries) == len(ids) else ("external",)  # some examples are gone
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
-            name, tags = study.signature, draft.tags
+            name, tags, trust = study.signature, draft.tags, lowest_trust((trust, *floor))
             if kind == "strategy":
                 name, tags = strategy_signature(name, text), (*tags, kind)
-            trust = lowest_trust((trust, *floor))
             own = Reflection(
                 kind,
                 name,
@@ -327,29 +326,49 @@ class _Reflector:
                 importance=weight,
                 tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
-                parents=parents,
+                parents=tuple(sorted(entry.id for entry in entries)),
                 sources=study.sources,
-                meta=_meta(study, draft, digest, self.related, kind),
+                meta=self.meta(study, draft, digest, kind),
             )
-            if (
-                kind == "strategy"
-                and draft.strategy
-                and not (study.tool or draft.by != drafts.RULES)
-            ):
+            if kind == "strategy" and draft.strategy and draft.by == RULES and not study.tool:
                 return own  # the fix of a check; if another one contradicts it, a person decides
             return _with_stored_words(own, study, [row for row in rows if row["kind"] == kind])
 
-        reflection = lesson("reflection", draft.text(study.episode), draft.trust, importance)
+        reflection = lesson("reflection", draft.text(episode), draft.trust, importance)
         strategy, rule, trust = None, draft.strategy, draft.rule_trust
         for row in rows if not rule else ():
             if row["kind"] == "strategy":
                 rule, trust = row["text"], lowest_trust((trust, row["trust"]))
         if rule:
-            strategy = lesson("strategy", rule, trust, min(1.0, round(importance * STRONGER, 6)))
+            strategy = lesson("strategy", rule, trust, _stronger(importance))
         failed = {at for one in study.told for at in study.failed_steps(one)}
         steps = await asyncio.to_thread(steps_of, study.course, failed)
         found = draft.claims, draft.dropped, study.signals
         return Reflected(reflection, strategy, *found, steps=steps)
+
+    def meta(self, study: Study, draft: Draft, digest: str, kind: str) -> Mapping[str, Any]:
+        """Return the metadata of a lesson."""
+        episode, stronger = study.episode, kind == "strategy"
+        events = sorted({at for claim in draft.claims for at in claim.events})
+        return {
+            "by": draft.by,
+            "layer": "rm",
+            "confidence": draft.confidence,
+            "rated": _stronger(draft.rated) if stronger and draft.rated else draft.rated,
+            "mended": stronger and draft.mended,
+            "outcome": episode.outcome,
+            "task_description": redact(episode.task)[: records.LONGEST],
+            "event_count": len(episode.events) + episode.omitted,
+            "session_id": episode.session,
+            "error_category": study.category,
+            "source_event_ids": [episode.events[at].id or str(at) for at in events],
+            "related_memory_ids": list(self.related),
+            "episode": digest,
+        }
+
+
+def _stronger(importance: float) -> float:
+    return min(1.0, round(importance * STRONGER, 6))
 
 
 def steps_of(
@@ -372,7 +391,7 @@ def steps_of(
 
 
 # What is kept of the author of stored words.
-AUTHOR = ("by", "confidence", "rated", "mended", "ungrounded", "source_event_ids")
+AUTHOR = ("by", "confidence", "rated", "mended", "source_event_ids")
 
 
 def _with_stored_words(
@@ -432,31 +451,6 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
-
-
-def _meta(
-    study: Study, draft: Draft, digest: str, related: Sequence[str], kind: str
-) -> Mapping[str, Any]:
-    episode, rated = study.episode, draft.rated
-    if rated is not None and kind == "strategy":
-        rated = min(1.0, round(rated * STRONGER, 6))
-    events = sorted({at for claim in draft.claims for at in claim.events})
-    return {
-        "by": draft.by,
-        "layer": "rm",
-        "confidence": draft.confidence,
-        "rated": rated,
-        "mended": kind == "strategy" and draft.mended,
-        "outcome": episode.outcome,
-        "task_description": redact(episode.task)[: records.LONGEST],
-        "event_count": len(episode.events) + episode.omitted,
-        "session_id": episode.session,
-        "error_category": study.category,
-        "source_event_ids": [drafts.name_of(episode, at) for at in events],
-        "related_memory_ids": list(related),
-        "ungrounded": [n for n, claim in enumerate(draft.claims, 1) if not claim.grounded],
-        "episode": digest,
-    }
 
 
 def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:

@@ -158,11 +158,8 @@ def _lessons(
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    learnt = [
-        (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
-    ]
-    apart = [one.digest for one, out in learnt if out and is_learnable(one)]
-    return Templates().learn(*(one for one, _ in learnt)).unmerge(*apart)
+    learnt = [Signature("", row["pattern"], row["signature"], error_type) for row in rows]
+    return Templates().learn(*learnt).unmerge(*(row["signature"] for row in rows if row["apart"]))
 
 
 def _grouped(

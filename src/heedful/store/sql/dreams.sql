@@ -1,7 +1,7 @@
 -- name: material
 -- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
-       l.useful, l.seen, l.helped, l.hurt, l.pattern, l.first_seen, l.last_seen, l.last_shown,
+       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen, l.last_shown,
        coalesce((select id from example where id = l.author), 0) as author,
        exists (select 1 from example where reflection = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
