@@ -111,7 +111,7 @@ BAD = {
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is no postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
-    "export .": (2, "the name of a file"),
+    "export .": (2, "a name that is free"),
     "export none/x.jsonl": (4, "No such file or directory"),
     "export x.jsonl --db none.db": (3, "no database 'none.db'"),
     "import loops.jsonl": (2, "loops.jsonl:1: "),

@@ -240,9 +240,9 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
 
 
 async def export(place: Place, other: Place, chance: random.Random) -> None:
-    read = lambda db, scope: [*transfer.export_records(db, scope)]  # noqa: E731
+    read = lambda db, scope: [*transfer.export_lessons(db, scope)]  # noqa: E731
     records = place.look("export", await place.crowd.store.apart(place.scope, read))
-    assert sum(one.type == "lesson" for one in records) == len(place.lessons)
+    assert len(records) == len(place.lessons)
     await place.read(pattern_store.list_patterns)
     await place.read(search.unplaced, "other/9", 0, 100)
 

@@ -156,7 +156,7 @@ class Told:
         here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
         one, other = (there, here) if back else (here, there)
         done = await (moved if owned else handed)(await exported(one), other)
-        return done.new, done.known, done.quarantined, done.left, done.written
+        return done.new, done.known, done.quarantined
 
     async def clear(self, n: int) -> Any:
         return await self.memory.clear() if n == 0 else await self.memory.count()

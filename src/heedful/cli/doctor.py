@@ -326,13 +326,7 @@ def copy_(
     """
     from heedful.store.transfer import copy
 
-    with Progress() as progress:
-
-        def watch(name: str, rows: int) -> None:
-            if rows:
-                progress.say(f"{name}: {counted(rows, 'row')}")
-
-        done = copy(source, target, watch)
+    done = copy(source, target)
     total = sum(done.values())
     old, new = shown(source), shown(target)
     return answer(

@@ -303,10 +303,7 @@ if hasattr(os, "register_at_fork"):
 
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
-ROOMS = (
-    "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
-    "idempotency",
-)  # fmt: skip
+ROOMS = ("loops", "lessons", "exposures", "patterns", "search", "dreams", "episodes", "keys")
 
 
 @cache

@@ -1,11 +1,11 @@
 """Export and import of the lessons of one scope, and copies of a whole database.
 
-An export is a stream of the records below. They name a lesson by kind and signature, because ids
-differ between databases. Examples and sightings list all sources that they derive from, so that a
-source can be revoked after an import too. Importing a record twice changes nothing. An unknown time
-is 0; the store keeps the time of the import instead. Exposures and outcomes, from which the proof
-is computed, and the actions of agents are not exported: a copy moves them. It holds every row of
-every scope, is one transaction, and every row is read again and compared.
+An export has one record for each lesson, with its examples, sightings and links. Lessons are named
+by kind and signature, because ids differ between databases. Examples and sightings list all sources
+that they derive from, so that a source can be revoked after an import too. Importing a record twice
+changes nothing. Exposures, outcomes, rulings and the actions of agents are not exported: a copy
+moves them. It holds every row of every scope, is one transaction, and every row is read again and
+compared.
 """
 
 from __future__ import annotations
@@ -14,40 +14,27 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import groupby, zip_longest
-from math import isfinite
-from operator import itemgetter
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+from itertools import zip_longest
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
-from heedful.lessons.signature import words_of
-from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
+from heedful.lessons.lesson import Example, Scope, State, Trust, clip, short_digest
+from heedful.lessons.trust import LONGEST_TAG, TAGS
 from heedful.lessons.words import MOST
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, lessons, needs_psycopg, shown
 from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
-from heedful.store.store import SKIP, Db, Row, from_row, key_of, short, storable, token
+from heedful.store.store import SKIP, Db, from_row, key_of, short, storable, token
 
-# The action of the ruling that records who vouches for an import. It is never exported.
-IMPORT = "import"
 # Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
 STAYS = ("retired", "superseded")
-# Type of a pydantic error -> what the field must be.
-ALLOWED = {
-    "json_invalid": "JSON in UTF-8, without deep nesting",
-    "missing": "given",
-    "unexpected_keyword_argument": "left out, because a record has no such field",
-    "string_pattern_mismatch": "a valid kind, signature, digest or name",
-    "union_tag_not_found": "a record with a 'type'",
-    "union_tag_invalid": "a record whose 'type' is known",
-}
 
 
 class Must:
@@ -62,9 +49,8 @@ class Must:
 
 Count = Annotated[int, Must(ge=0, le=2**53)]
 Share = Annotated[float, Must(ge=0, le=1)]
-Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000
+Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000; 0 is unknown
 Mark = Annotated[str, Must(pattern="^[0-9a-f]{16}$")]
-Name = Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature of a lesson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +58,62 @@ class Header:
     """The first line of an export."""
 
     type: Literal["heedful memory"] = "heedful memory"
-    version: Literal[2]
+    version: Literal[3]
     tenant: str
     project: str
-    lessons: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRecord:
+    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
+
+    `lesson` is the text of the lesson that came with the example. `author` is True if the lesson
+    still has this text. Searches compare a query with `words`. `sources` are all sources of the
+    example.
+    """
+
+    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
+    author: bool
+    lesson: str
+    state: State
+    trust: Trust
+    at: Time
+    example: Example
+    words: str | None
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SightingRecord:
+    """A sighting of a lesson; `sources` are all sources that it derives from."""
+
+    at: Time
+    loop: str
+    text: str
+    source: str
+    trust: Trust
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """A link to another lesson: a strategy's reflection, or what replaced a superseded lesson."""
+
+    relation: Literal["became", "strategy"]
+    parent: Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature
+    at: Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonRecord:
-    """A lesson of an export. `seen` counts its sightings."""
+    """A lesson of an export. `seen` counts its sightings, `words` is the digest of its words."""
 
     type: Literal["lesson"] = "lesson"
     kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
     signature: Mark
     error_type: str
     pattern: str
+    words: Mark
     text: str
     tags: tuple[str, ...]
     state: State
@@ -101,6 +128,9 @@ class LessonRecord:
     last_seen: Time
     last_shown: Time
     meta: Mapping[str, Any]
+    examples: tuple[ExampleRecord, ...]
+    sightings: tuple[SightingRecord, ...]
+    links: tuple[LinkRecord, ...]
 
     @property
     def name(self) -> str:
@@ -109,86 +139,22 @@ class LessonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleRecord:
-    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
-
-    `text` is the text of the lesson that came with the example. `author` is True if the lesson
-    still has this text. Searches compare a query with `words`. `sources` are all sources of the
-    example.
-    """
-
-    type: Literal["example"] = "example"
-    lesson: Name
-    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
-    author: bool
-    text: str
-    state: State
-    trust: Trust
-    at: Time
-    example: Example
-    words: str | None
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SightingRecord:
-    """A group of `times` sightings of a lesson with the same time, loop and text."""
-
-    type: Literal["sighting"] = "sighting"
-    lesson: Name
-    at: Time
-    loop: str
-    text: str
-    source: str
-    trust: Trust
-    sources: tuple[str, ...]
-    times: Annotated[int, Must(ge=1, le=1_000_000)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulingRecord:
-    """A decision of a person or a proof."""
-
-    type: Literal["ruling"] = "ruling"
-    at: Time
-    action: str
-    subject: str
-    by: str
-    why: str
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRecord:
-    """A link from a strategy to its reflection, or from a lesson to the lesson that replaced it."""
-
-    type: Literal["link"] = "link"
-    child: Name
-    relation: Literal["became", "strategy"]
-    parent: Name
-    at: Time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The last line of an export: the number of lines before it, and their SHA-256."""
+    """The last line of an export, with the SHA-256 of all lines before it."""
 
     type: Literal["end"] = "end"
-    lines: Count
     sha256: str
 
 
-Record = Header | LessonRecord | ExampleRecord | SightingRecord | RulingRecord | LinkRecord | End
-R = TypeVar("R", bound=Record)
-
-
-EXPORTED = (RulingRecord, LinkRecord)
+Record = Header | LessonRecord | End
+# The fields of a lesson that are stored in other tables.
+PARTS = ("type", "examples", "sightings", "links")
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as a line of ASCII JSON; equal records give equal bytes."""
-    line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False)
-    return line.encode("ascii") + b"\n"
+    """Return a record as a line of JSON in UTF-8; equal records give equal bytes."""
+    line = json.dumps(asdict(record), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def decode(line: bytes) -> Record:
@@ -196,30 +162,12 @@ def decode(line: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        record = cast("Record", _adapter().validate_json(line))
+        return cast("Record", _adapter().validate_json(line))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        place, said = ".".join(map(str, wrong["loc"])) or "line", wrong["msg"]
-        value = None if wrong["type"] == "missing" else wrong["input"]
-        allowed = ALLOWED.get(wrong["type"], said.removeprefix("Input should be "))
-        raise InvalidInput(place, value, allowed) from None
-    match record:
-        case LessonRecord():
-            kind, pattern, right = record.error_type, record.pattern, record.signature
-            # A store may have redacted or cut the pattern, whose digest then differs.
-            if not (
-                "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
-            ):
-                right = digest_of(kind, pattern)
-            if record.signature != right:
-                raise InvalidInput(
-                    "signature", record.signature, f"the signature of its pattern, {right}"
-                )
-        case RulingRecord(action="import"):
-            raise InvalidInput("action", record.action, "any action except import")
-        case _:
-            pass
-    return record
+        place = ".".join(map(str, wrong["loc"])) or "line"
+        allowed = wrong["msg"].removeprefix("Input should be ")
+        raise InvalidInput(place, wrong["input"], allowed) from None
 
 
 @cache
@@ -227,263 +175,207 @@ def _adapter() -> Any:
     from pydantic import ConfigDict, Field, TypeAdapter
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    for kind in Record.__args__:
+    for kind in (Header, ExampleRecord, SightingRecord, LinkRecord, LessonRecord, End):
         setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
     return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
 
-def export_records(db: Db, scope: Scope) -> Iterator[Record]:
-    """Yield the records of a scope in the order of an export, except `End`.
-
-    The examples and sightings of a lesson follow it. Other records are sorted by their lines.
-    """
+def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
+    """Yield the lessons of a scope, sorted by kind and signature, as an export has them."""
     key = key_of(scope)
-    sources = cache(lambda id: _sources(db, id))
-    yield Header(version=2, **key, lessons=lessons.count(db, scope))
-    for row in db.run("export_lessons", key):
-        lesson = _record(LessonRecord, row)
-        yield lesson
-        author = {"reflection": row["id"], "author": row["author"]}
-        examples = []
-        for one in db.run("export_examples", author).fetchall():
-            named = {"lesson": lesson.name, "sources": tuple(sorted(sources(one["id"])))}
-            examples.append(_record(ExampleRecord, one, **named))
-        yield from sorted(examples, key=lambda one: (one.digest, one.text))
-        yield from _sightings(db, lesson.name, row["id"], sources)
-    for kind in EXPORTED:
-        rows = db.run(f"export_{fields(kind)[0].default}s", key)
-        by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
-        yield from (by_line[line] for line in sorted(by_line))
-
-
-def _record(kind: type[R], row: Row, **values: Any) -> R:
-    """Return a record of class `kind`; its fields are columns of `row` or in `values`."""
-    cells = dict(row)
-    values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
-    return from_row(kind, row, type=fields(kind)[0].default, **values)
-
-
-def _sightings(
-    db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
-) -> Iterator[SightingRecord]:
-    columns, order = "at, loop, text, source, trust, parents", "order by at, loop, text"
-    rows = db.select(columns, "occurrence", {"reflection": id}, order)
-    for _, group in groupby(rows, key=itemgetter("at", "loop", "text")):
-        alike = list(group)
-        parents = {parent for row in alike for parent in json.loads(row["parents"])}
-        own = {row["source"] for row in alike}
-        origins = tuple(sorted(own.union(*map(sources, parents)) - {""}))
-        values = {"lesson": lesson, "source": min(own), "sources": origins, "times": len(alike)}
-        trust = lowest_trust(row["trust"] for row in alike)
-        yield _record(SightingRecord, alike[0], trust=trust, **values)
-
-
-def _sources(db: Db, example: int) -> set[str]:
-    """Return all sources from which an example derives."""
-    return {row["source"] for row in db.run("rests_on", {"example": example})}
-
-
-def _clean(value: Any) -> Any:
-    """Return JSON data without NaN and infinity, and with `?` for each lone surrogate."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            plain = {_clean(name): _clean(inner) for name, inner in value.items()}
-            return {k: v for k, v in plain.items() if v is not None or value.get(k) is None}
-        case list():
-            return [_clean(inner) for inner in value]
-        case float() if not isfinite(value):
-            return None
-    return value
+    sources = cache(lambda id: {row["source"] for row in db.run("rests_on", {"example": id})})
+    for row in db.select("*", "reflection", key, "order by kind, signature"):
+        examples = [
+            from_row(
+                ExampleRecord,
+                one,
+                digest=LESSON if one["digest"].startswith(LESSON) else one["digest"],
+                author=one["id"] == row["author"],
+                example=Example(**_load(one["record"])),
+                sources=tuple(sorted(sources(one["id"]))),
+            )
+            for one in db.select("*", "example", {"reflection": row["id"]}, "order by digest")
+        ]
+        sightings = []
+        order = "order by at, loop, text, source, trust, id"
+        for one in db.select("*", "occurrence", {"reflection": row["id"]}, order):
+            named = {one["source"]}.union(*map(sources, json.loads(one["parents"]))) - {""}
+            sightings.append(from_row(SightingRecord, one, sources=tuple(sorted(named))))
+        child = {**key, "child": lessons.name_of(row)}
+        links = db.select("*", "link", child, "order by relation, parent")
+        yield from_row(
+            LessonRecord,
+            row,
+            type="lesson",
+            meta=_load(row["meta"]),
+            examples=tuple(examples),
+            sightings=tuple(sightings),
+            links=tuple(from_row(LinkRecord, one) for one in links),
+        )
 
 
 def _load(text: str) -> dict[str, Any]:
-    plain: dict[str, Any] = _clean(json.loads(text))
+    """Return a JSON object, with null for each number that JSON has no word for."""
+    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return plain
 
 
-def _without_id(record: str) -> dict[str, Any]:
-    """Return the `record` of a ruling without the example's id, which differs in each store."""
-    return {name: value for name, value in _load(record).items() if name != "example"}
-
-
-# Column of an export -> the function that turns a cell into the field of the same name.
-READERS: Mapping[str, Callable[[str], Any]] = {
-    "example": lambda text: Example(**_load(text)),
-    "meta": _load,
-    "record": _without_id,
-}
-
-
-def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return the part of a record to import if nobody vouches for it, or None if nothing remains.
+def unvouched(record: LessonRecord, source: str, now: float) -> LessonRecord:
+    """Return the part of a lesson to import if nobody vouches for it.
 
     Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
-    Decisions are dropped. So are search words, because the person who
-    releases a text does not see them. Times after `now` become `now`.
+    Decisions are dropped. So are search words, because the person who releases a text does not see
+    them. Times after `now` become `now`.
     """
-    if isinstance(record, LinkRecord) and record.relation == "strategy":
-        return replace(record, at=min(record.at, now))
-    if not isinstance(record, LessonRecord | ExampleRecord | SightingRecord):
-        return None
-    kept: dict[str, Any] = {"text": clip(record.text), "trust": "external"}
-    if not isinstance(record, SightingRecord):
-        kept["state"] = record.state if record.state in STAYS else "quarantined"
-    if isinstance(record, LessonRecord):
-        short = len(json.dumps(record.meta)) <= LONGEST_META
-        times = {n: min(getattr(record, n), now) for n in ("first_seen", "last_seen")}
-        tags = tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS])
-        kept |= {"tags": tags, "meta": record.meta if short else {}, "source": source, **times}
-        kept |= {"pinned": False, "apart": False, "useful": 1.0, "seen": 1, "last_shown": 0.0}
-        return replace(record, **kept)
-    kept["sources"] = (*record.sources, source)
-    if isinstance(record, ExampleRecord):
-        parts: dict[str, Any] = asdict(record.example)
+    trust: Trust = "external"
+
+    def held(state: State) -> State:
+        return state if state in STAYS else "quarantined"
+
+    def of_example(one: ExampleRecord) -> ExampleRecord:
+        parts: dict[str, Any] = asdict(one.example)
         parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-        kept |= {"example": Example(**parts), "at": min(record.at, now), "words": None}
-    return replace(record, **kept)
+        example, at, sources = Example(**parts), min(one.at, now), (*one.sources, source)
+        said = {"lesson": clip(one.lesson), "state": held(one.state), "trust": trust}
+        return replace(one, **said, example=example, at=at, words=None, sources=sources)
+
+    def of_sighting(one: SightingRecord) -> SightingRecord:
+        return replace(one, text=clip(one.text), trust=trust, sources=(*one.sources, source))
+
+    return replace(
+        record,
+        text=clip(record.text),
+        tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
+        state=held(record.state),
+        trust=trust,
+        source=source,
+        pinned=False,
+        apart=False,
+        useful=1.0,
+        seen=1,
+        first_seen=min(record.first_seen, now),
+        last_seen=min(record.last_seen, now),
+        last_shown=0.0,
+        meta=record.meta if len(json.dumps(record.meta)) <= LONGEST_META else {},
+        examples=tuple(map(of_example, record.examples)),
+        sightings=tuple(map(of_sighting, record.sightings)),
+        links=tuple(one for one in record.links if one.relation == "strategy"),
+    )
 
 
-def import_records(
-    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> tuple[list[bool], int]:
-    """Write records in the order of an export; return for each record whether it is new.
+def import_lessons(
+    db: Db,
+    scope: Scope,
+    records: Sequence[LessonRecord],
+    source: str,
+    by: str,
+    why: str,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    """Write lessons; return how many are new, how many were known, and how many new texts wait.
 
-    Also returns how many examples of the import are in quarantine. The texts, trust and states of
-    stored records do not change; new sightings are counted. `by` is the person who vouches for the
-    import, or "". `source` is the name of the import.
+    The texts, trust and states of stored lessons do not change; new sightings are counted. `by` is
+    the person who vouches for the import, or "". `source` is the name of the import. With
+    `dry_run`, nothing is written.
     """
-    writer = _Import(db, scope, source, by, why)
-    return [writer.write(record) for record in records], writer.waiting
+    db.execute("savepoint importing")
+    ruling = {**key_of(scope), "action": "import", "subject": source, "by": storable(by)}
+    if by and not db.select("id", "ruling", ruling):
+        lessons.rule(db, scope, "import", source, by, why, time.time())
+    new = waiting = 0
+    for one in records:
+        record = one if by else unvouched(one, source, time.time())
+        is_new, held = _import(db, scope, record, "" if by else source)
+        new, waiting = new + is_new, waiting + held
+    if dry_run:
+        db.execute("rollback to importing")
+    db.execute("release importing")
+    return {"new": new, "known": len(records) - new, "waiting": waiting}
 
 
-def rehearse_import(
-    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> tuple[list[bool], int]:
-    """Return what `import_records` would return, and write nothing."""
-    db.execute("savepoint rehearsal")
-    found = import_records(db, scope, records, source, by, why)
-    db.execute("rollback to rehearsal")
-    db.execute("release rehearsal")
-    return found
+def _import(db: Db, scope: Scope, record: LessonRecord, source: str) -> tuple[bool, int]:
+    """Write a lesson; return whether it is new, and how many new texts of it wait.
+
+    `source` is the name of an import for which nobody vouches, or "".
+    """
+    key, now = key_of(scope), time.time()
+    named = {**key, "kind": record.kind, "signature": record.signature}
+    known = db.select("id, text, author", "reflection", named)
+    rows = known
+    if not known:
+        plain = {name: value for name, value in asdict(record).items() if name not in PARTS}
+        plain |= {n: storable(plain[n]) for n in ("error_type", "pattern", "text", "source")}
+        plain["first_seen"] = record.first_seen or record.last_seen or now
+        plain["last_seen"] = record.last_seen or now
+        plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
+        plain["meta"] = json.dumps(redact_data(plain["meta"]))
+        rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
+    lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
+    written = [_write_example(db, lesson, one) for one in record.examples]
+    _write_sightings(db, lesson, record.sightings)
+    for link in () if known else record.links:
+        kind, _, signature = link.parent.partition("/")
+        parent = {**key, "kind": kind, "signature": signature, "source": source}
+        if not source or db.select("id", "reflection", parent):  # not a stranger's rule for ours
+            db.insert("link", {**key, **asdict(link), "child": record.name}, SKIP)
+    return not known, written.count("quarantined")
 
 
-class _Import:
-    """The state of one import into a scope, within one transaction."""
-
-    def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
-        self._db, self._scope = db, scope
-        self._key = {**key_of(scope), "scope": token(scope)}
-        self._source, self._by, self._now = source, by, time.time()
-        self._origins: dict[frozenset[str], int] = {}
-        self.waiting = 0  # the examples of this import that are in quarantine
-        if by:
-            self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
-
-    def write(self, record: Record) -> bool:
-        """Write a record by the method with the name of its type; return whether it is new."""
-        return bool(getattr(self, f"_{record.type}")(record))
-
-    def _link(self, record: LinkRecord) -> bool:
-        # Without a person who vouches, only links between imported lessons are written.
-        source = "" if self._by else self._source
-        values = {**self._key, **asdict(record), "source": source}
-        return bool(self._db.run("import_link", values).rowcount)
-
-    def _find(self, lesson: str) -> Row | None:
-        kind, _, signature = lesson.partition("/")
-        key = {**key_of(self._scope), "kind": kind, "signature": signature}
-        return next(iter(self._db.select("id, text", "reflection", key)), None)
-
-    def _lesson(self, record: LessonRecord) -> bool:
-        known = row = self._find(record.name)
-        values = {**self._key, **asdict(record), "new": known is None}
-        values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
-        titled = record.kind == "reflection"
-        values["words"] = words_of(record.error_type, values["pattern"], titled)
-        values["first_seen"] = record.first_seen or record.last_seen or self._now
-        values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
-        values["tags"] = json.dumps([storable(tag) for tag in record.tags])
-        values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
-        if row is None:
-            row = self._db.first("upsert_reflection", {**values, "now": last or self._now})
-        assert row is not None
-        self._db.run("merge_lesson", {**values, "reflection": row["id"]})
-        return known is None
-
-    def _example(self, record: ExampleRecord) -> bool:
-        lesson, text = self._find(record.lesson), storable(record.text)
-        if lesson is None:
-            return False
-        digest = words_digest(text) if record.digest == LESSON else record.digest
-        key = {"reflection": lesson["id"], "digest": digest}
-        known = next(iter(self._db.select("id, state", "example", key)), None)
-        example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
-        task, given = storable(example["task"]), record.words
-        own = lessons.searched_words(task, "", text) if given is None else storable(given)
-        terms = own.split(" ")[:MOST]
-        values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
-        values |= {
-            "record": json.dumps(example),
-            "words": " ".join(terms),
-            "now": record.at or self._now,
-        }
-        if known is not None:
-            id, state = known["id"], known["state"]
-        else:
-            held = record.state == "quarantined"
-            if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
-                values["state"] = "retired"
-            id, state = self._db.run("insert_example", values).fetchall()[0]["id"], values["state"]
-        if known is None or self._by:
-            sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-            self._origin_of(id, sources or ([""] if known is None else []))
-        if record.author and text == lesson["text"]:
-            self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
-        if record.state == state == "quarantined":
-            self.waiting += known is None or self._source in _sources(self._db, id)
-        return known is None
-
-    def _sighting(self, record: SightingRecord) -> bool:
-        if (lesson := self._find(record.lesson)) is None:
-            return False
-        loop, text, source = map(storable, (record.loop, record.text, record.source))
-        same = {"reflection": lesson["id"], "loop": loop, "text": text}
-        same |= {"at": record.at} if record.at else {}  # 0 is an unknown time
-        known = int(self._db.select("count(*) as n", "occurrence", same)[0]["n"])
-        if known < record.times:
-            others = frozenset(map(storable, record.sources)) - {source}
-            values = {**same, "source": source, "trust": record.trust}
-            values["now"] = record.at or self._now
-            if others and others not in self._origins:  # these are sources of a deleted example
-                self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
-                self._origin_of(id, others)
-            values["parents"] = json.dumps([self._origins[others]] if others else [])
-            for _ in range(record.times - known):
-                lessons.insert_sighting(self._db, values, text)
-            self._db.run("count_imported", same)
-        return known == 0
-
-    def _origin_of(self, id: int, sources: Iterable[str]) -> None:
-        for source in sources:
-            origin = {"example": id, "source": source, "scope": self._key["scope"]}
-            self._db.insert("origin", origin, SKIP)
-
-    def _ruling(self, record: RulingRecord) -> bool:
-        """Insert a ruling; return False if it is stored already."""
-        texts = ("action", "subject", "by", "why")
-        values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
-        values |= {**key_of(self._scope), "at": record.at}
-        plain = redact_data(_clean(dict(record.record)))
-        known = self._db.run("find_rulings", values).fetchall()
-        new = plain not in [_without_id(row["record"]) for row in known]
-        if new:
-            self._db.insert("ruling", {**values, "record": json.dumps(plain)})
-        return new
+def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State | None:
+    """Write an example of `lesson`; return its state, or None if the lesson has it already."""
+    text = storable(one.lesson)
+    digest = words_digest(text) if one.digest == LESSON else one.digest
+    key = {"reflection": lesson["id"], "digest": digest}
+    if db.select("id", "example", key):
+        return None
+    example, state = redact_data(asdict(one.example)), one.state
+    task = storable(example["task"])
+    words = storable(lessons.searched_words(task, "", text) if one.words is None else one.words)
+    said = lessons.name_of(lesson), mark(digest, text)
+    if state == "quarantined" and lessons.was_rejected(db, lesson, *said):
+        state = "retired"
+    values = {
+        **key,
+        "scope": lesson["scope"],
+        "task": task,
+        "record": json.dumps(example),
+        "state": state,
+        "trust": one.trust,
+        "lesson": text,
+        "words": " ".join(words.split(" ")[:MOST]),
+        "at": one.at or lesson["now"],
+    }
+    id = db.insert("example", values, "returning id").fetchall()[0]["id"]
+    _write_origins(db, lesson["scope"], id, one.sources or [""])
+    if one.author and text == lesson["text"] and not lesson["author"]:
+        db.update("reflection", {"id": lesson["id"]}, {"author": id})
+    return state
 
 
-CopyProgress = Callable[[str, int], None]  # is called with the name and the rows of a table
+def _write_sightings(db: Db, lesson: dict[str, Any], sightings: Sequence[SightingRecord]) -> None:
+    """Write the sightings of `lesson` that are not stored already, and count them."""
+    equal = Counter[Any]()
+    for one in sightings:
+        values = {name: storable(getattr(one, name)) for name in ("loop", "text", "source")}
+        same = {"reflection": lesson["id"], **values} | ({"at": one.at} if one.at else {})
+        equal[tuple(same.values())] += 1
+        if equal[tuple(same.values())] > db.select("count(*) as n", "occurrence", same)[0]["n"]:
+            others = sorted(set(map(storable, one.sources)) - {values["source"]})
+            # Any number that no example has stands for the examples between these sources and this.
+            id = -int(short_digest("\0".join([lesson["scope"], *others]))[:14], 16)
+            _write_origins(db, lesson["scope"], id, others)
+            parents = {"parents": json.dumps([id] if others else [])}
+            times = {"at": one.at or lesson["now"]}
+            db.insert("occurrence", {**same, **times, **parents, "trust": one.trust})
+    db.run("count_imported", lesson)
+
+
+def _write_origins(db: Db, scope: str, example: int, sources: Sequence[str]) -> None:
+    for source in sources:
+        origin = {"example": example, "source": storable(source), "scope": scope}
+        db.insert("origin", origin, SKIP)
+
+
 # Exposures are written first, because a trigger changes `last_shown` of lessons; then the tables to
 # which other tables refer.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
@@ -539,9 +431,7 @@ def tables() -> tuple[Table, ...]:
     return tuple(found[name] for name in dict.fromkeys((*FIRST, *found)))
 
 
-def copy(
-    source: str, target: str, progress: CopyProgress = lambda table, rows: None
-) -> dict[str, int]:
+def copy(source: str, target: str) -> dict[str, int]:
     """Copy the database `source` into the empty `target`; return the number of rows by table.
 
     The copy is one transaction. Before the commit, all rows are read again and compared. With
@@ -561,7 +451,6 @@ def copy(
                 )
         for table in tables():
             _write_rows(copied, table, _read_rows(origin, table))
-            progress(table.name, 0)
         _number(origin, copied)
         for table in tables():
             rows = zip_longest(_read_rows(origin, table), _read_rows(copied, table))
@@ -572,7 +461,6 @@ def copy(
                         f"in {shown(source)}; nothing was written"
                     )
                 counts[table.name] += 1
-            progress(table.name, counts[table.name])
     return counts
 
 

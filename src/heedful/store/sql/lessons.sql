@@ -263,6 +263,13 @@ set seen = max(1, seen - :n),
     last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
 where id = :reflection;
 
+-- name: count_imported
+update reflection
+set seen = max(seen, (select count(*) from occurrence where reflection = :id)),
+    first_seen = min(first_seen, coalesce((select min(at) from occurrence where reflection = :id), first_seen)),
+    last_seen = max(last_seen, min(:now, coalesce((select max(at) from occurrence where reflection = :id), last_seen)))
+where id = :id;
+
 -- name: evict
 -- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
 -- least useful, the least important and the longest unused.
