@@ -56,7 +56,7 @@ GOOD = {
     "key list": ("tenant default has no key", "keys"),
     "audit list": ("nothing was done in tenant default yet", "audit"),
     "audit verify": ("0 rows, all as they were written", "rows head broken what"),
-    "db copy heedful.db copy.db": ("read back and compared", "source target rows tables"),
+    "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "reflect --waiting": ("0 episodes", "episodes failed left"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip

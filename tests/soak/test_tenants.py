@@ -241,7 +241,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
 
 async def export(place: Place, other: Place, chance: random.Random) -> None:
     read = lambda db, scope: [*transfer.export_lessons(db, scope)]  # noqa: E731
-    records = place.look("export", await place.crowd.store.apart(place.scope, read))
+    records = place.look("export", await place.crowd.store.read(place.scope, read))
     assert len(records) == len(place.lessons)
     await place.read(pattern_store.list_patterns)
     await place.read(search.unplaced, "other/9", 0, 100)

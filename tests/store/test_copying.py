@@ -175,11 +175,6 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     rows(postgres.owner, "alter table span add check (root is null)")
     with pytest.raises(StoreError, match="violates check constraint"):
         copy(str(source), postgres.owner)
-    # Times that are kept less exactly than they were given: what is read again differs.
-    rows(postgres.owner, "alter table span drop constraint span_root_check")
-    rows(postgres.owner, "alter table link alter column at type real")
-    with pytest.raises(StoreError, match="the copy of table link"):
-        copy(str(source), postgres.owner)
     counts = [rows(postgres.owner, f"select count(*)::int from {one.name}") for one in tables()]
     assert set(map(tuple, counts)) == {((0,),)}
     triggers = "select count(*)::int from pg_trigger where tgenabled <> 'O'"

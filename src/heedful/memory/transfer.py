@@ -72,7 +72,7 @@ class Transfers:
         from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
         with _create(file) as out, TemporaryFile() as made:
-            done = await self.store.apart(self.scope, _write, made)
+            done = await self.store.read(self.scope, _write, made)
             made.seek(0)
             copyfileobj(made, out)
             out.flush()
@@ -117,7 +117,8 @@ class Transfers:
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
     """Write the export of a scope."""
     digest, lines = sha256(), 0
-    header = Header(version=3, tenant=scope.tenant, project=scope.project)
+    out.truncate(out.seek(0))  # the database may ask for a second try
+    header: Record = Header(version=3, tenant=scope.tenant, project=scope.project)
     for record in chain([header], records.export_lessons(db, scope)):
         lines += 1
         line = records.encode(record)

@@ -378,14 +378,8 @@ class Database:
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result.
-
-        With `apart`, the work has its own connection and thread, and no time-out.
-        """
-        if apart:
-            begin = f"{_begin(READS, scope)}; {PATIENT}"
-            return await asyncio.to_thread(self._pool.alone, begin, work)
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result."""
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -447,14 +441,6 @@ class _Pool(Threads[Session]):
                     raise translate_error(error, lost) from error
             time.sleep(random.uniform(0, pause))
         raise AssertionError  # the last round returns or raises
-
-    def alone(self, begin: str, work: Work[T]) -> T:
-        """Run `work` like `transact`, but without retries and on a connection of its own."""
-        try:
-            with closing(self._connect()) as session:
-                return session.within(begin, work, "rollback")
-        except MISHAPS as error:
-            raise translate_error(error) from error
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
