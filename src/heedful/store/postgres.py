@@ -16,7 +16,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -28,7 +28,6 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -50,7 +49,6 @@ from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Thread
 T = TypeVar("T")
 
 
-STREAMED = 1_000  # rows that the server sends at a time
 PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
@@ -111,19 +109,13 @@ class Session(Db):
         """Run several statements in one message; return the status of the last statement."""
         return self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
-    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, fetched in batches; only one stream at a time."""
-        with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
-            cursor.itersize = STREAMED
-            cursor.execute(sql.encode(), binary=True)
-            yield from cursor
-
-    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows into a table in bulk."""
-        copy = f"copy {table} ({', '.join(columns)}) from stdin"
-        with self._connection.cursor().copy(copy.encode()) as copied:
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        """Insert rows into a table in bulk; return their number."""
+        cursor = self._connection.cursor()
+        with cursor.copy(f"copy {table} ({', '.join(columns)}) from stdin".encode()) as copied:
             for row in rows:
                 copied.write_row(row)
+        return cursor.rowcount
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between the SQL `begin` and the SQL `end`; return the result of `work`.

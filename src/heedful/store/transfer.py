@@ -4,7 +4,7 @@ An export has one record for each lesson, with its examples, sightings and links
 by kind and signature, because ids differ between databases. Examples and sightings list all sources
 that they derive from, so that a source can be revoked after an import too. Importing a record twice
 changes nothing. Exposures, outcomes, rulings and the actions of agents are not exported: a copy
-moves them. It holds every row of every scope, and is one transaction.
+moves them, with every other row of every scope.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -374,10 +374,9 @@ def _write_origins(db: Db, scope: str, example: int, sources: Sequence[str]) -> 
         db.insert("origin", origin, SKIP)
 
 
-# Exposures are written first, because a trigger changes `last_shown` of lessons; then the tables to
-# which other tables refer.
-FIRST = ("exposure", "loop", "reflection", "example", "dream")
-# Tables that are not copied: triggers or `_number` fill them.
+# The tables to which other tables refer are written first.
+FIRST = ("loop", "reflection", "example", "dream")
+# Tables that are not copied: `_AFTER` fills them.
 LEFT_OUT = ("corpus", "sqlite_sequence")
 # The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
@@ -428,110 +427,89 @@ def tables() -> tuple[Table, ...]:
 
 
 def copy(source: str, target: str) -> dict[str, int]:
-    """Copy the database `source` into the empty `target`; return the number of rows by table.
+    """Copy the SQLite file `source` as of one moment; return the number of rows by table.
 
-    The copy is one transaction. With PostgreSQL, connect as the role that owns the tables, because
-    only this role sees all rows. Queued jobs are not copied: workers create them again. Raises
-    NotFound, Conflict, InvalidInput, StoreError.
+    `target` is a new file, or an empty PostgreSQL database: connect as the role that owns the
+    tables, because only this role sees all rows. Then the copy is one transaction. Raises NotFound,
+    Conflict, InvalidInput, StoreError.
     """
-    if source == target or os.path.realpath(source) == os.path.realpath(target):
-        raise InvalidInput("target", shown(target), "another database than the source")
-    counts = {}
-    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
-        for table in tables():
-            if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
-                raise Conflict(
-                    f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
-                    "database, or add lessons to it with heedful export and heedful import"
-                )
-        for table in tables():
-            _write_rows(copied, table, _read_rows(origin, table))
-            number = copied.execute(f"select count(*) from {table.name}").fetchone()[0]
-            counts[table.name] = int(number)
-        _number(origin, copied)
-    return counts
+    if source.startswith(POSTGRES):
+        raise InvalidInput("source", shown(source), "a SQLite file; pg_dump copies PostgreSQL")
+    if not os.path.exists(source):
+        raise NotFound("database", source, "this folder; check the path")
+    if os.path.exists(target):
+        raise Conflict(f"{target} exists; copy into a new file")
+    try:
+        with closing(connect(source, BUSY_SECONDS)) as db:
+            if target.startswith(POSTGRES):
+                db.execute("begin")
+                return _copy_rows(db, target)
+            with closing(sqlite3.connect(target)) as copied:
+                db.backup(copied)
+                names = [table.name for table in tables()]
+                sql = "select count(*) from "
+                return {name: copied.execute(sql + name).fetchone()[0] for name in names}
+    except sqlite3.Error as error:
+        raise translate_error(error) from error
 
 
-def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of all tenants in a table."""
-    cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
-    tenant = table.tenant if db.dialect == "sqlite" else "t.tenant"
-    if "tenant_of" in tenant:
-        scopes = db.execute("select tenant, project from tally")
-        tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
-        db.create_function("tenant_of", 1, tenants.get)
-    sql = f"select {cells}, {tenant} from {table.name} t"
-    for row in db.execute(sql) if db.dialect == "sqlite" else db.stream(sql):
-        # PostgreSQL cannot hold the character NUL.
-        yield tuple(cell.replace("\0", "?") if isinstance(cell, str) else cell for cell in row)
-
-
-def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
-    if db.dialect == "sqlite":
-        # Triggers write the search index. They also write counts, which the copied counts replace.
-        columns = table.columns if table.tenant == "t.tenant" else table.columns[:-1]
-        marks = ", ".join("?" * len(columns))
-        sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
-        db.executemany(sql, (row[: len(columns)] for row in rows))
-        return
-    columns, written = table.columns, iter(rows)
-    if table.name == "vector":
-        data = columns.index("data")
-        columns, written = (*columns, "near"), ((*row, short(row[data])) for row in rows)
-    db.script(f"alter table {table.name} disable trigger user")
-    db.load(table.name, columns, written)
-    db.script(f"alter table {table.name} enable trigger user")
-
-
-def _number(origin: Any, copied: Any) -> None:
-    """Write what triggers would have written to the copy; let it continue the source's row ids."""
-    sql = "select seq from sqlite_sequence where name = 'example'"
-    if origin.dialect == "postgres":
-        # After a restart of the server this is above any number in use.
-        sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
-    highest = int(origin.execute(sql).fetchone()[0])
-    if copied.dialect == "sqlite":
-        sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
-        copied.execute(sql, (highest,))
-        return
-    copied.script(_AFTER)
-    for table in tables():
-        if key := table.number:
-            sequence = f"pg_get_serial_sequence('{table.name}', '{key}')"
-            last = f"greatest(max({key}), {highest if table.name == 'example' else 0})"
-            rows = f"(select {last} as n from {table.name}) as last"
-            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
-
-
-@contextmanager
-def _open(url: str, *, writes: bool) -> Iterator[Any]:
-    """Yield a connection to a database in a transaction, and commit at the end."""
-    if not url.startswith(POSTGRES):
-        if not writes and not os.path.exists(url):
-            raise NotFound("database", url, "this folder; check the path")
-        try:
-            with closing(connect(url, BUSY_SECONDS)) as db:
-                db.execute("begin immediate" if writes else "begin")
-                yield db
-                db.execute("commit")
-        except sqlite3.Error as error:
-            raise translate_error(error) from error
-        return
+def _copy_rows(db: Any, target: str) -> dict[str, int]:
+    """Copy the rows of all tenants to an empty PostgreSQL database."""
     needs_psycopg()
     from heedful.store import postgres
 
     try:
-        with closing(postgres.Session(postgres.parse_url(url).conninfo)) as session:
-            role = postgres.who(session)
-            postgres.of_schema(session, role)
+        with closing(postgres.Session(postgres.parse_url(target).conninfo)) as copied:
+            role = postgres.who(copied)
+            postgres.of_schema(copied, role)
             if not role["owner"]:
                 raise RoleRefused(
                     f"role {role['role']} sees only one tenant at a time, but a copy needs all "
                     "tenants; connect as the role that owns heedful's tables"
                 )
-            kind = "" if writes else " read only"
-            session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")
-            yield session
-            session.end("commit")
+            copied.script(f"begin; {postgres.PATIENT}")
+            for table in tables():
+                if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
+                    raise Conflict(
+                        f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
+                        "database, or add lessons to it with heedful export and heedful import"
+                    )
+            scopes = db.execute("select tenant, project from tally").fetchall()
+            tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
+            db.create_function("tenant_of", 1, tenants.get)
+            counts = {table.name: _copy_table(db, copied, table) for table in tables()}
+            copied.script(_AFTER)
+            _number(db, copied)
+            copied.end("commit")
+            return counts
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error
+
+
+def _copy_table(db: Any, copied: Any, table: Table) -> int:
+    """Copy the rows of a table; return their number."""
+    near = ("near",) if table.name == "vector" else ()
+    sql = f"select {', '.join(table.columns[:-1])}, {table.tenant} from {table.name} t"
+
+    def rows() -> Iterator[list[Any]]:
+        for row in db.execute(sql):
+            # PostgreSQL cannot hold the character NUL.
+            cells = [one.replace("\0", "?") if isinstance(one, str) else one for one in row]
+            yield [*cells, *(short(row["data"]) for _ in near)]
+
+    copied.script(f"alter table {table.name} disable trigger user")
+    written: int = copied.load(table.name, (*table.columns, *near), rows())
+    copied.script(f"alter table {table.name} enable trigger user")
+    return written
+
+
+def _number(db: Any, copied: Any) -> None:
+    """Let the copy continue the numbers of the source."""
+    sql = "select seq from sqlite_sequence where name = 'example'"
+    highest = {"example": int(db.execute(sql).fetchone()[0])}
+    for table in tables():
+        if key := table.number:
+            sequence = f"pg_get_serial_sequence('{table.name}', '{key}')"
+            last = f"greatest(max({key}), {highest.get(table.name, 0)})"
+            rows = f"(select {last} as n from {table.name}) as last"
+            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
