@@ -57,7 +57,7 @@ class Runs(Project):
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    patience = Patience(settled=0.01, missing=0.5)
+    patience = Patience(settled=0.01)
     folder = tmp_path_factory.mktemp("http")
     with served(folder, patience=patience, work=Handed()) as api:
         yield api

@@ -44,7 +44,7 @@ OPERATIONS = 500 * SOAK  # on each engine
 TENANTS, PROJECTS, WORKERS = 20, ("main", "side"), 4
 LETTERS = "bcdfghjklmnpqrtvwxz"  # so that no stem of a word is another mark
 MARK = re.compile(r"mark[a-z]{2}x")
-ENDED = Patience(settled=0.0, missing=0.0, elsewhere=0.0, ending=1e9)
+ENDED = Patience(settled=0.0, ending=0.0)
 OF_TENANT = ("/v1/keys", "/v1/audit")  # a tenant sees what it did in any of its projects
 NUMBERS = count()
 

@@ -27,31 +27,23 @@ class Patience:
     """How long to wait for the rest of a trace, in seconds since its last span; all above 0.
 
     A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters send spans
-    every 5 s. `missing` applies instead if the parent of a span has not arrived, and `elsewhere` if
-    the root is in a process that exports to another place. A trace whose root never ends is
-    discarded after `ending`. Late spans of a finished trace are ignored for `known` seconds; after
-    that they begin a new trace.
+    every 5 s. A trace whose root does not arrive is complete after `ending`.
     """
 
-    settled: float = 6.0
-    missing: float = 30.0
-    elsewhere: float = 120.0
+    settled: float = 15.0
     ending: float = 3_600.0
-    known: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """The result of making episodes of traces.
 
-    `episodes` are the digests of the new episodes, `empty` counts traces without steps of an agent,
-    and `given_up` counts discarded traces. Call `gather` again after `again` seconds; None means
-    that no trace waits.
+    `episodes` are the digests of the new episodes, and `empty` counts traces without steps of an
+    agent. Call `gather` again after `again` seconds; None means that no trace waits.
     """
 
     episodes: tuple[str, ...] = ()
     empty: int = 0
-    given_up: int = 0
     again: float | None = None
 
 
@@ -89,8 +81,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     now = time.time()
     digests: list[str] = []
     empty = 0
-    waited = (patience.settled, patience.missing, patience.elsewhere)
-    bounds = [now - each for each in waited]
+    bounds = now - patience.settled, now - patience.ending
     for trace in await store.read(scope, episode_store.ended_traces, *bounds):
         spans = await store.read(scope, episode_store.spans, trace.id)
         built = await asyncio.to_thread(episodes, spans)
@@ -98,11 +89,5 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
         if await episode_store.finish_trace(store, scope, trace, made):
             digests += [made.digest] if made else []
             empty += made is None
-    waiting, _, oldest = await store.read(scope, episode_store.count_traces)
-    given_up = 0
-    if digests or (waiting and oldest < now - patience.ending):
-        given_up = await store.write(
-            scope, episode_store.give_up_traces, now - patience.ending, now - patience.known
-        )
-    again = patience.settled if waiting > given_up else None
-    return Gathered(tuple(digests), empty, given_up, again)
+    waiting, _ = await store.read(scope, episode_store.count_traces)
+    return Gathered(tuple(digests), empty, patience.settled if waiting else None)

@@ -205,7 +205,9 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-LATE = "the trace had ended or was given up before these spans arrived"
+LATE = "the trace had ended before these spans arrived"
+# Late spans of a finished trace are ignored for this many seconds, and begin a new trace after it.
+KNOWN = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,17 +236,14 @@ class Unfinished:
     last: float
 
 
-def ended_traces(
-    db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
-) -> list[Unfinished]:
+def ended_traces(db: Db, scope: Scope, settled: float, ending: float) -> list[Unfinished]:
     """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    A trace has ended if its last span arrived before a certain time: `settled` if the root span
-    and the parents of all spans have arrived; `missing` if a parent is missing; `elsewhere` if the
-    root span is in another process. Times are seconds since 1970.
+    A trace has ended if its last span arrived before `settled` or, without a root span, before
+    `ending`. Times are seconds since 1970.
     """
-    times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-    return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
+    rows = db.all("ended_traces", scope, settled=settled, ending=ending)
+    return [Unfinished(*row) for row in rows]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
@@ -275,28 +274,16 @@ def replace_trace(
     if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
     db.delete("span", {**key, "trace": trace.id})
+    db.run("forget_traces", {**key, "known": time.time() - KNOWN})
     if episode is not None:
         db.insert("episode", {**key, **episode, "at": time.time()}, SKIP)
     return True
 
 
-@holds("traces")
-def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
-    """Give up traces without a root span and without new spans since `before`; return how many.
-
-    Deletes their spans. Also forgets each finished trace whose last span arrived before `known`.
-    """
-    rows = db.all("give_up_traces", scope, before=before)
-    for row in rows:
-        db.delete("span", {**key_of(scope), "trace": row["id"]})
-    db.run("forget_traces", {**key_of(scope), "known": known})
-    return len(rows)
-
-
-def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of unfinished traces, their bytes, and the lowest `last` of them, or 0."""
+def count_traces(db: Db, scope: Scope) -> tuple[int, int]:
+    """Return the number of unfinished traces, and their bytes."""
     (row,) = db.all("count_traces", scope)
-    return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
+    return int(row["traces"]), int(row["bytes"])
 
 
 @holds("traces")

@@ -157,7 +157,6 @@ class TraceCollector:
                     continue
                 traces.labels("episode").inc(len(result.episodes))
                 traces.labels("empty").inc(result.empty)
-                traces.labels("given_up").inc(result.given_up)
                 if result.again is not None:  # other traces still wait
                     self._wanted.add(scope)
         finally:
