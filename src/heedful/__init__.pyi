@@ -9,7 +9,7 @@ from heedful.drive.report import (AttemptReport, ReportedLoop, learn, open_loop,
 from heedful.errors import (HeedfulError, NotPassed)
 from heedful.lessons.action import (Action, ActionHistory, KnownFailure, Step)
 from heedful.lessons.consolidate import (Proposal)
-from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
+from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Reflection,
     Remembered, Scope, Signature)
 from heedful.lessons.patterns import (Merge, Seen, Templates)
 from heedful.lessons.proof import (Comparison, Effect, Proof)
@@ -50,7 +50,7 @@ __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Atte
     "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
     "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
     "Plateau", "Policy", "Prompts", "Proof", "Proposal", "Provenance", "Quarantine",
-    "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
+    "QuarantinedLesson", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection",
     "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
     "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces",
     "StageAttempt", "StageReport", "Standing", "Step", "Stop", "StopRule", "Store", "Templates",

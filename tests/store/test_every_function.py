@@ -203,7 +203,7 @@ async def of_episodes(story: Story) -> None:
     one = StoredEpisode("d1", "run", "", "failure", {"a": 1})
     texts = {"name": "", "session": "", "outcome": "failure", "record": '{"a": 1}'}
     assert await over(episodes.admit, SCOPE, one) is None
-    assert await over(episodes.put, SCOPE, one) == "waiting"
+    assert await over(episodes.admit, SCOPE, one, claim=False) == "waiting"
     assert await write(episodes.insert, "d2", texts, False) == "waiting"
     assert await write(episodes.insert, "d3", texts, True) is None
     assert await read(episodes.left, 9) == ["d2"]

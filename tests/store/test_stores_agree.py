@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Quota, Reflection, Scope
+from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -73,7 +73,7 @@ class Told:
     """One memory, and what its answers are apart from ids, which are those of its database."""
 
     def __init__(self, store: Any) -> None:
-        self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=Quota(4, 9))
+        self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=4)
         self.words = Memory(store, ONE)
         self.scope, self.store = ONE, store
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
-from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.redact import redact_data
 from heedful.store import lessons
@@ -35,25 +35,18 @@ LIMITS = {"least": 3, "read": 500, "limit": 10}
 LISTED = 3
 
 
-async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
-    """Store an episode if it is new, and try to claim it.
-
-    Returns None if this call claimed the episode, otherwise the state of the episode.
-    """
+async def admit(
+    store: Store, scope: Scope, episode: StoredEpisode, claim: bool = True
+) -> EpisodeState | None:
+    """Store an episode if it is new, and return its state; None if this call claimed it."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert, episode.digest, texts, True)
-
-
-async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
-    """Store an episode if it is new, without claiming it, and return its state."""
-    texts = await asyncio.to_thread(_texts, episode)
-    return await store.write(scope, insert, episode.digest, texts, False) or "waiting"
+    return await store.write(scope, insert, episode.digest, texts, claim)
 
 
 def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Do the work of `admit`, or of `put` if `claim` is False. `texts` has the columns to write."""
+    """Do the work of `admit`; `texts` has the columns to write."""
     db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
@@ -96,7 +89,7 @@ def record_lessons(
     reflections: Sequence[Reflection],
     *,
     most: int = 0,
-    quota: Quota | None = None,
+    quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of an episode. The first is linked to the others, which are its strategies.
 
@@ -124,7 +117,7 @@ def record_session(
     reflections: Sequence[Reflection],
     *,
     most: int = 0,
-    quota: Quota | None = None,
+    quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of a session, each counted once a session; return [] if it is stored.
 

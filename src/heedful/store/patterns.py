@@ -135,7 +135,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
     groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
-        for one in _grouped(db, scope, kind, list(those))
+        for one in _grouped(kind, list(those))
     ]
     return sorted(groups, key=lambda one: (one["apart"], -one["seen"]))
 
@@ -165,9 +165,7 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
     return Templates().learn(*(one for one, _ in learnt)).unmerge(*apart)
 
 
-def _grouped(
-    db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
-) -> Iterator[Mapping[str, Any]]:
+def _grouped(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
     patterns = {
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
@@ -183,11 +181,7 @@ def _grouped(
         yield entry(merge.template, merge.members, merge.why)
     for row in rows:
         if row["apart"]:
-            digest = row["signature"]
-            key = {**key_of(scope), "action": "unmerge", "subject": digest}
-            ruled = db.select("by, why", "ruling", key, "order by at desc, id desc limit 1")
-            why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
-            yield {**entry(row["pattern"], [digest], why), "apart": True}
+            yield {**entry(row["pattern"], [row["signature"]], ()), "apart": True}
 
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.

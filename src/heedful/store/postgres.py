@@ -538,14 +538,8 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
         db.execute("insert into schema_version values (:number::int, :part, :at)", values)
         applied.append(one)
     _migrate_jobs(db, part)
-    # Every role that has access to the tables also gets access to new tables.
-    served = db.execute("""
-        select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
-        join pg_roles r on r.oid = a.grantee
-        where c.oid = 'schema_version'::regclass and a.grantee <> c.relowner
-    """)
-    for name in sorted({*(row[0] for row in served), *filter(None, [role])}):
-        _grant(db, name)
+    if role:
+        _grant(db, role)
     there = done | set(applied)
     schema = max((one.number for one in there if one.part == "pre"), default=0)
     return Migrated(tuple(applied), tuple(one for one in waiting if one not in there), schema)
@@ -588,8 +582,7 @@ def vectors(db: Session) -> str:
         raise StoreError(
             f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
         )
-    version = tuple(int(number) for number in re.findall(r"\d+", found[0])[:2])
-    if version < (0, 8):
+    if tuple(map(int, re.findall(r"\d+", found[0])[:2])) < (0, 8):
         raise StoreError(
             f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
             "superuser run in the database: alter extension vector update"
@@ -600,7 +593,8 @@ def vectors(db: Session) -> str:
 def _grant(db: Session, role: str) -> None:
     """Create `role` if it does not exist; let it read and write rows under row-level security.
 
-    The role may add audit rows, but not change them.
+    This includes tables that a later migration creates. The role may add audit rows, but not change
+    them.
     """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
@@ -610,6 +604,9 @@ def _grant(db: Session, role: str) -> None:
     db.script(f"""
         grant usage on schema {SCHEMA} to {name};
         grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
+        alter default privileges in schema {SCHEMA}
+          grant select, insert, update, delete on tables to {name};
+        alter default privileges in schema {SCHEMA} grant usage, select on sequences to {name};
         revoke insert, update, delete on schema_version, queue_version from {name};
         revoke update, delete on audit from {name};
         grant usage, select on all sequences in schema {SCHEMA} to {name};

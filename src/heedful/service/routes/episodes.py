@@ -60,7 +60,8 @@ async def create(
         state: records.EpisodeState = "waiting" if result.busy else "reflected"
     else:
         stored = await asyncio.to_thread(to_stored_episode, episode, trust)
-        state = await episodes.put(caller.setup.store, caller.scope, stored)
+        put = episodes.admit(caller.setup.store, caller.scope, stored, claim=False)
+        state = await put or "waiting"
         if state != "reflected":
             await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202

@@ -139,16 +139,6 @@ select 1 from before where id = :example;
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
--- name: count_sightings
-select case
-  -- The index has the sightings of all scopes. Only the lesson of a sighting has the scope.
-  when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
-  else (
-    select count(*) from occurrence o join reflection r on r.id = o.reflection
-    where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project
-  )
-end as n;
-
 -- name: ruled_last
 select action from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')

@@ -323,7 +323,6 @@ create table dream (
   at real not null,
   undone real
 );
-create index dream_newest on dream (tenant, project, at desc);
 -- A lesson or example that a dream superseded, with its state `before` (JSON) and its successor.
 create table supersession (
   dream integer not null references dream (id) on delete cascade,
