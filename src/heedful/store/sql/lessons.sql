@@ -32,7 +32,7 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
 
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
-                    importance, source, pinned, apart, meta, first_seen, last_seen)
+                    importance, source, pinned, meta, first_seen, last_seen)
 values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
         case when :state in ('candidate', 'verified') and 'retire' = (
@@ -40,13 +40,7 @@ values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :te
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
                order by at desc, id desc limit 1) then 'retired' else :state end,
-        :trust, :importance, :source, :pinned,
-        -- A pattern that was kept apart stays apart, even if its lesson was evicted or pruned meanwhile.
-        coalesce((select action = 'unmerge' from ruling
-                  where tenant = :tenant and project = :project and subject = :signature
-                    and action in ('unmerge', 'remerge')
-                  order by at desc, id desc limit 1), false),
-        :meta, :now, :now)
+        :trust, :importance, :source, :pinned, :meta, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
