@@ -151,7 +151,7 @@ async def of_lessons(story: Story) -> None:
     found = await read(lambda db, scope: [*transfer.export_lessons(db, scope)])
     story.called.add(transfer.export_lessons)
     done = await write(transfer.import_lessons, found, "import:x", "ada", "mine")
-    assert done == {"new": 0, "known": len(found), "waiting": 0}
+    assert done == {"known": len(found), "waiting": 0}
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1

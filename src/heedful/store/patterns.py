@@ -19,14 +19,7 @@ from typing import Any
 from heedful.errors import Changed, NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import (
-    MASK,
-    MOST_PATTERNS,
-    WORDS,
-    Seen,
-    Templates,
-    is_learnable,
-)
+from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown

@@ -16,23 +16,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
-from heedful.lessons.lesson import Example, Scope, State, Trust, clip, short_digest
-from heedful.lessons.trust import LONGEST_TAG, TAGS
-from heedful.lessons.words import MOST
+from heedful.lessons.lesson import (
+    Example,
+    Reflection,
+    Scope,
+    Signature,
+    State,
+    Trust,
+    clip,
+    short_digest,
+)
+from heedful.lessons.trust import clip_reflection
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, lessons, needs_psycopg, shown
-from heedful.store.lessons import LESSON, mark, words_digest
+from heedful.store.lessons import LESSON, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import SKIP, Db, from_row, key_of, short, storable, token
 
 # Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
-STAYS = ("retired", "superseded")
 
 
 class Must:
@@ -77,7 +84,7 @@ class ExampleRecord:
     trust: Trust
     at: Time
     example: Example
-    words: str | None
+    words: str
     sources: tuple[str, ...]
 
 
@@ -129,11 +136,6 @@ class LessonRecord:
     examples: tuple[ExampleRecord, ...]
     sightings: tuple[SightingRecord, ...]
     links: tuple[LinkRecord, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of the lesson: `kind/signature`."""
-        return f"{self.kind}/{self.signature}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,47 +220,30 @@ def _load(text: str) -> dict[str, Any]:
     return plain
 
 
-def unvouched(record: LessonRecord, source: str, now: float) -> LessonRecord:
-    """Return the part of a lesson to import if nobody vouches for it.
+def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Reflection]:
+    """Yield the texts of a lesson for which nobody vouches, as words of `source` in quarantine.
 
-    Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
-    Decisions are dropped. So are search words, because the person who releases a text does not see
-    them. Times after `now` become `now`.
+    Decisions and counts are dropped, and so are retired and superseded texts.
     """
-    trust: Trust = "external"
-
-    def held(state: State) -> State:
-        return state if state in STAYS else "quarantined"
-
-    def of_example(one: ExampleRecord) -> ExampleRecord:
-        parts: dict[str, Any] = asdict(one.example)
-        parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-        example, at, sources = Example(**parts), min(one.at, now), (*one.sources, source)
-        one = replace(one, lesson=clip(one.lesson), state=held(one.state), trust=trust)
-        return replace(one, example=example, at=at, words=None, sources=sources)
-
-    def of_sighting(one: SightingRecord) -> SightingRecord:
-        return replace(one, text=clip(one.text), trust=trust, sources=(*one.sources, source))
-
-    return replace(
-        record,
-        text=clip(record.text),
-        tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
-        state=held(record.state),
-        trust=trust,
-        source=source,
-        pinned=False,
-        apart=False,
-        useful=1.0,
-        seen=1,
-        first_seen=min(record.first_seen, now),
-        last_seen=min(record.last_seen, now),
-        last_shown=0.0,
-        meta=record.meta if len(json.dumps(record.meta)) <= LONGEST_META else {},
-        examples=tuple(map(of_example, record.examples)),
-        sightings=tuple(map(of_sighting, record.sightings)),
-        links=tuple(one for one in record.links if one.relation == "strategy"),
-    )
+    name = Signature("", record.pattern, record.signature)
+    meta = record.meta if len(json.dumps(record.meta)) <= LONGEST_META else {}
+    for one in record.examples:
+        if one.state not in ("retired", "superseded"):
+            reflection = Reflection(
+                record.kind,
+                name,
+                record.error_type,
+                clip(one.lesson),
+                "",  # the words of its sightings are dropped, too
+                example=None if one.digest == LESSON else one.example,
+                trust="external",
+                importance=record.importance,
+                tags=record.tags,
+                source=source,
+                sources=one.sources,
+                meta=meta,
+            )
+            yield clip_reflection(reflection)
 
 
 def import_lessons(
@@ -269,7 +254,7 @@ def import_lessons(
     by: str,
     why: str,
     dry_run: bool = False,
-) -> dict[str, int]:
+) -> Mapping[str, int]:
     """Write lessons; return how many are new, how many were known, and how many new texts wait.
 
     The texts, trust and states of stored lessons do not change; new sightings are counted. `by` is
@@ -280,22 +265,32 @@ def import_lessons(
     ruling = {**key_of(scope), "action": "import", "subject": source, "by": storable(by)}
     if by and not db.select("id", "ruling", ruling):
         lessons.rule(db, scope, "import", source, by, why, time.time())
-    new = waiting = 0
-    for one in records:
-        record = one if by else unvouched(one, source, time.time())
-        is_new, held = _import(db, scope, record, "" if by else source)
-        new, waiting = new + is_new, waiting + held
+    counts = Counter[str]()
+    for record in records:
+        counts.update(_import(db, scope, record) if by else _quarantine(db, scope, record, source))
     if dry_run:
         db.execute("rollback to importing")
     db.execute("release importing")
-    return {"new": new, "known": len(records) - new, "waiting": waiting}
+    return counts
 
 
-def _import(db: Db, scope: Scope, record: LessonRecord, source: str) -> tuple[bool, int]:
-    """Write a lesson; return whether it is new, and how many new texts of it wait.
+def _quarantine(db: Db, scope: Scope, record: LessonRecord, source: str) -> Counter[str]:
+    """Store the new texts of a lesson for which nobody vouches."""
+    key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
+    known = db.select("id", "reflection", key)
+    there = [db.select("digest", "example", {"reflection": row["id"]}) for row in known]
+    digests = {row["digest"] for rows in there for row in rows}
+    texts = {
+        one.example.digest if one.example else words_digest(storable(one.text)): one
+        for one in untrusted_texts(record, source)
+    }
+    new = [one for digest, one in texts.items() if digest not in digests]
+    waiting = sum(one.entry > 0 for one in lessons.upsert(db, scope, new, time.time()))
+    return Counter({"known" if known else "new": bool(texts), "waiting": waiting})
 
-    `source` is the name of an import for which nobody vouches, or "".
-    """
+
+def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
+    """Write a lesson for which an operator vouches, with what of it is not stored yet."""
     key, now = key_of(scope), time.time()
     named = {**key, "kind": record.kind, "signature": record.signature}
     known = db.select("id, text, author", "reflection", named)
@@ -312,11 +307,8 @@ def _import(db: Db, scope: Scope, record: LessonRecord, source: str) -> tuple[bo
     written = [_write_example(db, lesson, one) for one in record.examples]
     _write_sightings(db, lesson, record.sightings)
     for link in () if known else record.links:
-        kind, _, signature = link.parent.partition("/")
-        parent = {**key, "kind": kind, "signature": signature, "source": source}
-        if not source or db.select("id", "reflection", parent):  # not a stranger's rule for ours
-            db.insert("link", {**key, **asdict(link), "child": record.name}, SKIP)
-    return not known, written.count("quarantined")
+        db.insert("link", {**key, **asdict(link), "child": lessons.name_of(lesson)}, SKIP)
+    return Counter({"known" if known else "new": 1, "waiting": written.count("quarantined")})
 
 
 def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State | None:
@@ -326,28 +318,23 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
     key = {"reflection": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
-    example, state = redact_data(asdict(one.example)), one.state
-    task = storable(example["task"])
-    words = storable(lessons.searched_words(task, "", text) if one.words is None else one.words)
-    said = lessons.name_of(lesson), mark(digest, text)
-    if state == "quarantined" and lessons.was_rejected(db, lesson, *said):
-        state = "retired"
+    example = redact_data(asdict(one.example))
     values = {
         **key,
         "scope": lesson["scope"],
-        "task": task,
+        "task": storable(example["task"]),
         "record": json.dumps(example),
-        "state": state,
+        "state": one.state,
         "trust": one.trust,
         "lesson": text,
-        "words": " ".join(words.split(" ")[:MOST]),
+        "words": storable(one.words),
         "at": one.at or lesson["now"],
     }
     id = db.insert("example", values, "returning id").fetchall()[0]["id"]
     _write_origins(db, lesson["scope"], id, one.sources or [""])
     if one.author and text == lesson["text"] and not lesson["author"]:
         db.update("reflection", {"id": lesson["id"]}, {"author": id})
-    return state
+    return one.state
 
 
 def _write_sightings(db: Db, lesson: dict[str, Any], sightings: Sequence[SightingRecord]) -> None:

@@ -184,7 +184,7 @@ select id from example where reflection = :reflection
 order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: best_sighting
-select text, source, trust, parents from occurrence where reflection = :reflection
+select text, source, trust, parents from occurrence where reflection = :reflection and text <> ''
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
