@@ -162,7 +162,7 @@ async def test_in_either_order_two_memories_come_together_alike():
         for data in files:
             await moved(data, memory)
         found = {known["text"]: known["seen"] for known in await memory.top(9)}
-        assert found == {"ash": 1, "birch": 2, "elm": 2}
+        assert found == {"ash": 1, "birch": 1, "elm": 2}
 
 
 def refused(data: bytes) -> ExportFileError:
@@ -333,7 +333,7 @@ async def test_what_is_known_is_counted_and_keeps_its_trust(known, trust):
         await transfers.given(data, memory)
         await moved(data, memory)
         assert await stood(memory) == before
-    assert (await memory.seen("F", "no unit")).count == 2
+    assert (await memory.seen("F", "no unit")).count == 1
     assert [one["action"] for one in await rulings(memory)] == ["import"]
 
 
@@ -373,7 +373,7 @@ async def test_nothing_that_others_decided_or_proved_is_taken():
         claims = (one["pinned"], one["apart"], one["useful"], one["last_shown"])
         assert claims == (False, False, 1.0, 0.0)
         assert (one["source"], one["trust"]) == (done.source, "external")
-    for one in (*parts(data, "examples"), *parts(data, "sightings")):
+    for one in parts(data, "examples"):
         assert done.source in one["sources"]
     assert done.quarantined == len(await held(memory))
     removed = await memory.quarantine.revoke(done.source, by="ada")
@@ -452,8 +452,6 @@ def planted(text: str, number: int) -> Plain:
         if "author" in one:
             one |= {"lesson": text, "words": text, "sources": [text]}
             one["example"] |= dict.fromkeys(("task", "accepted", "rejected", "wrong"), text)
-        elif "loop" in one:
-            one |= {"loop": text, "text": text, "source": text, "sources": [text]}
         else:
             one |= {"text": text, "error_type": text, "source": text, "pattern": text}
             meta = {"deep": [{"in": text, "password": text}]}

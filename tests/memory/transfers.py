@@ -22,7 +22,7 @@ from tests.memory.reflections import FAILED
 from tests.planted import EVERY
 
 Plain = dict[str, Any]
-PARTS = ("examples", "sightings", "links")
+PARTS = ("examples", "links")
 PARCEL = Example("convert parcel 7 to kilograms", "7 kg", "7", "no unit", {"q": 0.2}, {"q": 1.0})
 
 
@@ -76,7 +76,7 @@ def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
 
 
 def parts(data: bytes, part: str) -> list[Plain]:
-    """The examples, sightings or links of all lessons of an export."""
+    """The examples or links of all lessons of an export."""
     return [one for lesson in records(data)[1:] for one in lesson[part]]
 
 

@@ -28,8 +28,8 @@ def export(
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file contains the lessons with their examples, sightings and sources. Its last line shows
-    whether the file is complete. `heedful db copy` copies the proof and the rulings, too.
+    The file contains the lessons with their examples and sources. Its last line shows whether the
+    file is complete. `heedful db copy` copies sightings, rulings and the proof, too.
     """
     if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")

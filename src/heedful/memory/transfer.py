@@ -65,9 +65,9 @@ class Transfers:
     async def export(self, file: File) -> Exported:
         """Write all lessons, as of one moment, to a new file at a path, or to an open binary file.
 
-        The file has no vectors; `reembed` computes them. It has no exposures, outcomes, rulings and
-        actions either: `heedful db copy` moves them, and with them the proof. Raises InvalidInput
-        if the path exists; StoreError.
+        The file has no vectors; `reembed` computes them. It has no sightings, exposures, outcomes,
+        rulings and actions either: `heedful db copy` moves them, and with them the proof. Raises
+        InvalidInput if the path exists; StoreError.
         """
         from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 

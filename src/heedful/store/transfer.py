@@ -1,10 +1,10 @@
 """Export and import of the lessons of one scope, and copies of a whole database.
 
-An export has one record for each lesson, with its examples, sightings and links. Lessons are named
-by kind and signature, because ids differ between databases. Examples and sightings list all sources
-that they derive from, so that a source can be revoked after an import too. Importing a record twice
-changes nothing. Exposures, outcomes, rulings and the actions of agents are not exported: a copy
-moves them, with every other row of every scope.
+An export has one record for each lesson, with its examples and links. Lessons are named by kind and
+signature, because ids differ between databases. Examples list all sources that they derive from, so
+that a source can be revoked after an import too. Importing a record twice changes nothing.
+Sightings, exposures, outcomes, rulings and the actions of agents are not exported: a copy moves
+them, with every other row of every scope.
 """
 
 from __future__ import annotations
@@ -21,16 +21,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
-from heedful.lessons.lesson import (
-    Example,
-    Reflection,
-    Scope,
-    Signature,
-    State,
-    Trust,
-    clip,
-    short_digest,
-)
+from heedful.lessons.lesson import Example, Reflection, Scope, Signature, State, Trust, clip
 from heedful.lessons.trust import clip_reflection
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, lessons, needs_psycopg, shown
@@ -89,18 +80,6 @@ class ExampleRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SightingRecord:
-    """A sighting of a lesson; `sources` are all sources that it derives from."""
-
-    at: Time
-    loop: str
-    text: str
-    source: str
-    trust: Trust
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
     """A link to another lesson: a strategy's reflection, or what replaced a superseded lesson."""
 
@@ -134,7 +113,6 @@ class LessonRecord:
     last_shown: Time
     meta: Mapping[str, Any]
     examples: tuple[ExampleRecord, ...]
-    sightings: tuple[SightingRecord, ...]
     links: tuple[LinkRecord, ...]
 
 
@@ -148,7 +126,7 @@ class End:
 
 Record = Header | LessonRecord | End
 # The fields of a lesson that are stored in other tables.
-PARTS = ("type", "examples", "sightings", "links")
+PARTS = ("type", "examples", "links")
 
 
 def encode(record: Record) -> bytes:
@@ -175,7 +153,7 @@ def _adapter() -> Any:
     from pydantic import ConfigDict, Field, TypeAdapter
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    for kind in (Header, ExampleRecord, SightingRecord, LinkRecord, LessonRecord, End):
+    for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
         setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
     return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
@@ -196,11 +174,6 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             )
             for one in db.select("*", "example", {"reflection": row["id"]}, "order by digest")
         ]
-        sightings = []
-        order = "order by at, loop, text, source, trust, id"
-        for one in db.select("*", "occurrence", {"reflection": row["id"]}, order):
-            named = {one["source"]}.union(*map(sources, json.loads(one["parents"]))) - {""}
-            sightings.append(from_row(SightingRecord, one, sources=tuple(sorted(named))))
         child = {**key, "child": lessons.name_of(row)}
         links = db.select("*", "link", child, "order by relation, parent")
         yield from_row(
@@ -209,7 +182,6 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             type="lesson",
             meta=_load(row["meta"]),
             examples=tuple(examples),
-            sightings=tuple(sightings),
             links=tuple(from_row(LinkRecord, one) for one in links),
         )
 
@@ -234,7 +206,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Reflection]:
                 name,
                 record.error_type,
                 clip(one.lesson),
-                "",  # the words of its sightings are dropped, too
+                "",
                 example=None if one.digest == LESSON else one.example,
                 trust="external",
                 importance=record.importance,
@@ -257,8 +229,8 @@ def import_lessons(
 ) -> Mapping[str, int]:
     """Write lessons; return how many are new, how many were known, and how many new texts wait.
 
-    The texts, trust and states of stored lessons do not change; new sightings are counted. `by` is
-    the person who vouches for the import, or "". `source` is the name of the import. With
+    The texts, trust and states of stored lessons do not change; their counts may rise. `by` is the
+    person who vouches for the import, or "". `source` is the name of the import. With
     `dry_run`, nothing is written.
     """
     db.execute("savepoint importing")
@@ -295,7 +267,10 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     named = {**key, "kind": record.kind, "signature": record.signature}
     known = db.select("id, text, author", "reflection", named)
     rows = known
-    if not known:
+    if known:
+        times = {"first_seen": record.first_seen or now, "last_seen": record.last_seen}
+        db.run("merge_counts", {"id": known[0]["id"], "seen": record.seen, **times})
+    else:
         plain = {name: value for name, value in asdict(record).items() if name not in PARTS}
         plain |= {n: storable(plain[n]) for n in ("error_type", "pattern", "text", "source")}
         plain["first_seen"] = record.first_seen or record.last_seen or now
@@ -305,7 +280,6 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
     lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
     written = [_write_example(db, lesson, one) for one in record.examples]
-    _write_sightings(db, lesson, record.sightings)
     for link in () if known else record.links:
         db.insert("link", {**key, **asdict(link), "child": lessons.name_of(lesson)}, SKIP)
     return Counter({"known" if known else "new": 1, "waiting": written.count("quarantined")})
@@ -331,34 +305,11 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
         "at": one.at or lesson["now"],
     }
     id = db.insert("example", values, "returning id").fetchall()[0]["id"]
-    _write_origins(db, lesson["scope"], id, one.sources or [""])
+    for source in set(map(storable, one.sources)) or {""}:
+        db.insert("origin", {"example": id, "source": source, "scope": lesson["scope"]})
     if one.author and text == lesson["text"] and not lesson["author"]:
         db.update("reflection", {"id": lesson["id"]}, {"author": id})
     return one.state
-
-
-def _write_sightings(db: Db, lesson: dict[str, Any], sightings: Sequence[SightingRecord]) -> None:
-    """Write the sightings of `lesson` that are not stored already, and count them."""
-    equal = Counter[Any]()
-    for one in sightings:
-        values = {name: storable(getattr(one, name)) for name in ("loop", "text", "source")}
-        same = {"reflection": lesson["id"], **values} | ({"at": one.at} if one.at else {})
-        equal[tuple(same.values())] += 1
-        if equal[tuple(same.values())] > db.select("count(*) as n", "occurrence", same)[0]["n"]:
-            others = sorted(set(map(storable, one.sources)) - {values["source"]})
-            # Any number that no example has stands for the examples between these sources and this.
-            id = -int(short_digest("\0".join([lesson["scope"], *others]))[:14], 16)
-            _write_origins(db, lesson["scope"], id, others)
-            parents = {"parents": json.dumps([id] if others else [])}
-            times = {"at": one.at or lesson["now"]}
-            db.insert("occurrence", {**same, **times, **parents, "trust": one.trust})
-    db.run("count_imported", lesson)
-
-
-def _write_origins(db: Db, scope: str, example: int, sources: Sequence[str]) -> None:
-    for source in sources:
-        origin = {"example": example, "source": storable(source), "scope": scope}
-        db.insert("origin", origin, SKIP)
 
 
 # The tables to which other tables refer are written first.

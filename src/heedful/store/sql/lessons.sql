@@ -247,11 +247,10 @@ set seen = max(1, seen - :n),
     last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
 where id = :reflection;
 
--- name: count_imported
+-- name: merge_counts
 update reflection
-set seen = max(seen, (select count(*) from occurrence where reflection = :id)),
-    first_seen = min(first_seen, coalesce((select min(at) from occurrence where reflection = :id), first_seen)),
-    last_seen = max(last_seen, min(:now, coalesce((select max(at) from occurrence where reflection = :id), last_seen)))
+set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
+    first_seen = min(first_seen, :first_seen)
 where id = :id;
 
 -- name: evict
