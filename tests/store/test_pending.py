@@ -118,15 +118,14 @@ async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     assert [trust for _, trust in await kept(store, other)] == ["operator"]
 
 
-@pytest.mark.parametrize("bound", [{"spans": 1}, {"bytes": 100}, {"traces": 0}, {"whole": 100}])
+@pytest.mark.parametrize("bound", [{"spans": 1}, {"bytes": 100}])
 async def test_a_trace_and_a_scope_have_bounds(store, bound):
     *children, root = genai()
     assert (await sent(store, children, bounds=Bounds(**bound))).total() == len(children)
     assert (await store.read(SCOPE, episode_store.count_traces)) == (0, 0)
-    exact = Bounds(spans=len(children), traces=1)
+    exact = Bounds(spans=len(children))
     assert await sent(store, children, bounds=exact) == Counter()
     assert (await sent(store, [root], bounds=exact)).total() == 1
-    assert await sent(store, [root], bounds=Bounds(traces=1)) == Counter()  # of the same trace
 
 
 @pytest.mark.parametrize(

@@ -205,15 +205,10 @@ KNOWN = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of one unfinished trace, and of all unfinished traces of a scope.
-
-    A trace may have `spans` spans and `bytes` bytes; a scope, `traces` traces and `whole` bytes.
-    """
+    """A trace may have `spans` spans; all unfinished traces of a scope, `bytes` bytes."""
 
     spans: int = 10_000
-    bytes: int = 32 * 2**20
-    traces: int = 10_000
-    whole: int = 256 * 2**20
+    bytes: int = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,23 +287,20 @@ def put_spans(
     for piece in pieces:
         grouped[piece.trace].append(piece)
     (whole,) = db.all("count_traces", scope)
-    room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
+    room = bounds.bytes - whole["bytes"]
     for trace, group in grouped.items():
-        known = db.select("state, spans, bytes", "trace", {**key_of(scope), "id": trace})
-        state, *had = known[0] if known else ("open", 0, 0)
+        known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
+        state, spans = known[0] if known else ("open", 0)
         size = sum(len(one.record) for one in group)
-        new = not known
         if state != "open":
             refused[LATE] += len(group)
-        elif had[0] + len(group) > bounds.spans or had[1] + size > bounds.bytes:
-            limit = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"
-            refused[limit] += len(group)
-        elif room[0] < new or room[1] < size:
-            limit = f"a project may have {bounds.traces} unfinished traces and {bounds.whole} bytes"
-            refused[limit] += len(group)
+        elif spans + len(group) > bounds.spans:
+            refused[f"a trace may have {bounds.spans} spans"] += len(group)
+        elif size > room:
+            refused[f"unfinished traces of a project may have {bounds.bytes} bytes"] += len(group)
         else:
             _put(db, scope, trace, group, trust, time.time())
-            room = [room[0] - new, room[1] - size]
+            room -= size
     return refused
 
 

@@ -258,7 +258,7 @@ def _quarantine(db: Db, scope: Scope, record: LessonRecord, source: str) -> Coun
     }
     new = [one for digest, one in texts.items() if digest not in digests]
     waiting = sum(one.entry > 0 for one in lessons.upsert(db, scope, new, time.time()))
-    return Counter({"known" if known else "new": bool(texts), "waiting": waiting})
+    return Counter({"known" if known else "new": int(bool(texts)), "waiting": waiting})
 
 
 def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
