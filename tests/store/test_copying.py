@@ -36,7 +36,7 @@ SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
 OTHERS = """
 pragma foreign_keys = on;
 delete from example where id = (select max(id) from example);
-insert into step (loop, key, record, created) select n, 'k', '{}', 1.5 from loop;
+insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
 insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);

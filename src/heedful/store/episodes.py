@@ -102,7 +102,7 @@ def record_lessons(
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
     for child in names[1:]:
-        link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
+        link = {"child": child, "relation": "strategy", "parent": names[0]}
         db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
 

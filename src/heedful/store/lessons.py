@@ -66,13 +66,13 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
 
 def record_supersession(
-    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
+    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain
 ) -> None:
     """Record that a dream superseded row `subject`; `what` is "reflection" or "example".
 
     `successor` is the row that replaces it, and `before` holds the data for a rollback.
     """
-    values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
+    values = {"dream": dream, "what": what, "subject": subject, "successor": successor}
     db.insert("supersession", {**values, "before": json.dumps(before)})
 
 

@@ -175,8 +175,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         return Committed(now, attempt)
     if entry.step is not None:
         key, record = entry.step
-        step = {"loop": n, "key": key, "record": dump(record), "created": now}
-        db.insert("step", step, SKIP)
+        db.insert("step", {"loop": n, "key": key, "record": dump(record)}, SKIP)
     changes = {}
     if entry.extra is not None:
         changes["extra"] = dump(codec.to_document(entry.extra))

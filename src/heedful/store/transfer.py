@@ -85,7 +85,6 @@ class LinkRecord:
 
     relation: Literal["became", "strategy"]
     parent: Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature
-    at: Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
