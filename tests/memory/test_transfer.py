@@ -275,7 +275,7 @@ async def test_a_number_that_json_has_no_word_for_is_no_number():
 async def test_an_import_that_stopped_in_the_middle_is_completed():
     """A lesson is written with all that belongs to it."""
     half, whole = fresh(), fresh()
-    lessons = [transfer.decode(line) for line in LINES[1:5]]
+    lessons: Any = [transfer.decode(line) for line in LINES[1:5]]
     await half.store.write(half.scope, transfer.import_lessons, lessons, "import:x", "ada", "mine")
     assert [await half.count(), (await moved(DATA, half)).known] == [4, 4]
     await moved(DATA, whole)

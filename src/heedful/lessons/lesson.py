@@ -16,13 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import (
-    LARGEST,
-    LARGEST_INTEGER,
-    check_number,
-    check_share,
-    thousandths,
-)
+from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]

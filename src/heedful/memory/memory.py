@@ -23,15 +23,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.learn import learn
-from heedful.lessons.lesson import (
-    Example,
-    Match,
-    Reflection,
-    Remembered,
-    Scope,
-    Signature,
-    Trust,
-)
+from heedful.lessons.lesson import Example, Match, Reflection, Remembered, Scope, Signature, Trust
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
