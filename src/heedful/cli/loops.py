@@ -95,7 +95,10 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(
-    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure], told: Sequence[str]
+    stored: StoredLoop,
+    explanation: Explanation,
+    shown: Sequence[Exposure],
+    told: Sequence[str],
 ) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
