@@ -19,8 +19,7 @@ _NAMES = {
     "errors": "HeedfulError NotPassed",
     "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.consolidate": "Proposal",
-    "lessons.lesson": "Example Exposure Filter Match Outcome Quota Reflection Remembered Scope "
-    "Signature",
+    "lessons.lesson": "Example Exposure Filter Match Outcome Reflection Remembered Scope Signature",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof",
     "lessons.ranking": "Briefing",

@@ -9,7 +9,7 @@ from heedful.drive.report import (AttemptReport, ReportedLoop, learn, open_loop,
 from heedful.errors import (HeedfulError, NotPassed)
 from heedful.lessons.action import (Action, ActionHistory, KnownFailure, Step)
 from heedful.lessons.consolidate import (Proposal)
-from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
+from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Reflection,
     Remembered, Scope, Signature)
 from heedful.lessons.patterns import (Merge, Seen, Templates)
 from heedful.lessons.proof import (Comparison, Effect, Proof)
@@ -50,12 +50,12 @@ __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Atte
     "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
     "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
     "Plateau", "Policy", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson",
-    "Quota", "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered",
-    "Repeat", "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result",
-    "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces",
-    "StageAttempt", "StageReport", "Standing", "Step", "Stop", "StopRule", "Store", "Templates",
-    "Trigger", "Usage", "Writer", "compare", "consolidate", "context", "decide", "episode_of",
-    "explain", "learn", "learn_session", "open_loop", "open_model", "open_store", "override",
-    "policy", "reach", "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run",
-    "run_sync", "self_correcting", "signals", "signature", "targeted"]
+    "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered", "Repeat",
+    "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run",
+    "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport",
+    "Standing", "Step", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer",
+    "compare", "consolidate", "context", "decide", "episode_of", "explain", "learn",
+    "learn_session", "open_loop", "open_model", "open_store", "override", "policy", "reach",
+    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
+    "self_correcting", "signals", "signature", "targeted"]
 __version__: str

@@ -169,12 +169,13 @@ class Changed(UsageError):
 class QuotaExceeded(UsageError):
     """An untrusted source has reached its quota in a scope; nothing was written."""
 
-    def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
+    def __init__(self, source: str, count: int, quota: int) -> None:
         self.source: str = source
         self.count: int = count
         self.quota: int = quota
         super().__init__(
-            f"source {_short(source)} would have {count} {what}, its quota is {quota}; {remedy}"
+            f"source {_short(source)} would have {count} entries in quarantine, its quota is "
+            f"{quota}; release or reject some first, or raise its quota"
         )
 
 

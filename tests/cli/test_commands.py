@@ -56,7 +56,7 @@ GOOD = {
     "key list": ("tenant default has no key", "keys"),
     "audit list": ("nothing was done in tenant default yet", "audit"),
     "audit verify": ("0 rows, all as they were written", "rows head broken what"),
-    "db copy heedful.db copy.db": ("read back and compared", "source target rows tables"),
+    "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "reflect --waiting": ("0 episodes", "episodes failed left"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip
@@ -111,7 +111,7 @@ BAD = {
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is no postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
-    "export .": (2, "the name of a file"),
+    "export .": (2, "a name that is free"),
     "export none/x.jsonl": (4, "No such file or directory"),
     "export x.jsonl --db none.db": (3, "no database 'none.db'"),
     "import loops.jsonl": (2, "loops.jsonl:1: "),

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import json
 import os
 import signal
 from hashlib import sha256
-from io import BytesIO
 from typing import Any
 
 import pytest
 
 import heedful
 from heedful.compat import has_seen_error_before, query_reflections, retrieve_similar
-from heedful.compat.imports import convert
-from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests import postgres as server
 from tests.cli.support import following
-from tests.engines import in_memory
-from tests.memory.transfers import exported
 
 OWN = ("--trust", "operator", "--by", "ada", "--why", "our old system")
 PROMPT = "Ask politely for the report."
@@ -79,11 +72,7 @@ FILES: Any = {
         {6: "content", 7: "importance", 8: "importance", 9: "source", 10: "tags", 11: "metadata"}
         | {12: "project", 13: "row"},
     ),
-    "reflexion": (
-        lines(*MISTAKES),
-        [("error", 3)],
-        {4: "row", 5: "row", 6: "mistake", 7: "row"},
-    ),
+    "reflexion": (lines(*MISTAKES), [("error", 3)], {4: "row", 5: "row", 6: "mistake", 7: "row"}),
 }
 
 
@@ -113,7 +102,7 @@ def test_everything_comes_once_and_waits(desk, bring, form):
     cures = {one["row"]: one["cure"].split()[0] for one in found["refused"]}
     assert cures == refused
     first = bring(form)
-    assert (first["new"], first["known"], first["left"]) == (len(lessons), 0, 0)
+    assert (first["new"], first["known"]) == (len(lessons), 0)
     assert first["quarantined"] == tried["quarantined"] >= first["new"] == tried["new"]
     assert bring.call("recall", PROMPT).out == "nothing related\n"
     bring.call("export", "one")
@@ -156,7 +145,7 @@ def test_a_table_of_postgresql(desk, bring, postgres):
     there = ("--db", postgres.service)
     ways = (("--dry-run",), (), ())
     tried, first, again = (bring("memories", secret, *way, *there) for way in ways)
-    assert (first["new"], first["quarantined"], again["written"]) == (1, 1, {})
+    assert (first["new"], first["quarantined"], again["new"]) == (1, 1, 0)
     assert (tried["new"], tried["quarantined"]) == (1, 1)
     cures = [one["cure"].split()[0] for one in first["converted"]["refused"]]
     assert cures == ["project", "content"]
@@ -210,23 +199,3 @@ def test_ctrl_c_while_it_reads_leaves_nothing(desk):
         _, said = process.communicate()
     assert (process.returncode, "the same command" in said) == (130, True)
     assert not (desk.folder / "heedful.db").exists()
-
-
-async def test_an_import_that_stops_in_the_middle_is_completed_by_the_next():
-    words = ["".join(letters) for letters in itertools.product("abcdefghi", repeat=3)]
-    rows = [{**MISTAKE, "mistake": word, "timestamp": 1} for word in words]
-    converted, memory, whole = BytesIO(), Memory(in_memory()), Memory(in_memory())
-    await convert("reflexion", BytesIO(lines(*rows).encode()), converted, Scope())
-
-    def stop(what: str, done: int, total: int) -> None:
-        if what == "importing" and done == total:
-            raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await memory.import_(converted, progress=stop)
-    kept = await memory.top(999)
-    assert 0 < len(kept) < len(words)
-    assert all(one["examples"] for one in kept)
-    for one in (memory, whole):
-        await one.import_(converted)
-    assert await exported(memory) == await exported(whole)

@@ -21,7 +21,6 @@ COMMANDS = [
     *("export lessons.jsonl", "import lessons.jsonl", "replay", "reflect --waiting"),
     *("override {run}/never attempts --by ada --why again", "doctor --model toy:answer"),
     *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
-    "db copy {url} copy.db",
 ]
 WELL = ["server", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]
 LOOPS = """
@@ -81,7 +80,6 @@ def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
         assert done.code in (0, 1), (command, done)
         assert "Traceback" not in done.err, (command, done)
     assert "hunter2" not in (desk.folder / "lessons.jsonl").read_text("utf-8")
-    assert invoke("log", "--json", "--db", "copy.db").out == invoke("log", "--json").out
 
 
 URLS = {
@@ -112,11 +110,9 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     desk.tasks(task("red"))
     assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
     done = invoke("db", "copy", "heedful.db", secret(empty.owner))
-    assert (done.code, "read back and compared" in done.out) == (0, True), done
+    assert (done.code, "rows of heedful.db" in done.out) == (0, True), done
     assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
-    back = invoke("db", "copy", secret(empty.owner), "back.db", "--json").json
-    assert (back["tables"]["loop"], "hunter2" in back["source"]) == (1, False)
 
 
 def test_doctor_of_a_healthy_database(doctor, postgres):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ORDER, Quota
+from heedful.lessons.lesson import ORDER
 from heedful.lessons.trust import (
     HELD,
     RAISING,
@@ -50,12 +50,6 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
     nobody: Any = "nobody"
     with pytest.raises(InvalidInput, match="trust"):
         lowest_trust(["operator", nobody])
-
-
-@pytest.mark.parametrize("given", [{"entries": 0}, {"sightings": -1}, {"entries": 1.5}])
-def test_what_is_no_quota(given: Any):
-    with pytest.raises(InvalidInput, match="quota"):
-        Quota(**given)
 
 
 @pytest.mark.parametrize(

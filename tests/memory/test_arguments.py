@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example, Quota
+from heedful.lessons.lesson import Example
 from heedful.lessons.signature import signature
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
@@ -24,14 +24,13 @@ Call = Callable[[Memory, Any], Any]
     [
         ("max_entries", (NAN, 1.5, 0, -1, HUGE, True, "5"), "an integer of at least 1.* or None"),
         ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
-        ("quota", (5,), "a Quota, or None"),
+        ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
     ],
 )
 def test_a_memory(field, values, allowed):
     for value in values:
         with pytest.raises(InvalidInput, match=rf"{field} is .*; it must be {allowed}"):
             Memory(":memory:", **{field: value})
-    assert Memory(":memory:", quota=Quota(5)).quota.entries == 5
 
 
 def remember(name: str) -> Call:

@@ -270,7 +270,7 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
         names = [row["name"] for row in db.select(NAME, "reflection", key, "order by error_type")]
         db.update("reflection", {"error_type": "a"}, {"state": state})
         if gone == "replaced":
-            link = {"child": names[0], "relation": "became", "parent": names[1], "at": 1.0}
+            link = {"child": names[0], "relation": "became", "parent": names[1]}
             db.insert("link", {**key, **link})
 
     if gone == "revoked":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.lessons.lesson import ORDER, Example, Quota, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HELD, RAISING, initial_state, lowest_trust
 from heedful.memory.memory import Memory
@@ -119,7 +119,7 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
 
 
 async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
-    memory = Memory(store, quota=Quota(entries=3, sightings=100))
+    memory = Memory(store, quota=3)
 
     for n in range(3):
         await memory.remember(f"e{n}", "x", trust="external", source="page")
@@ -156,7 +156,7 @@ async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
 
 
 async def test_many_at_once_stay_within_the_quota(store):
-    memory = Memory(store, quota=Quota(entries=10))
+    memory = Memory(store, quota=10)
 
     calls = [memory.remember(f"e{n}", "x", trust="external", source="p") for n in range(40)]
     answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -22,6 +22,7 @@ from tests.memory.reflections import FAILED
 from tests.planted import EVERY
 
 Plain = dict[str, Any]
+PARTS = ("examples", "links")
 PARCEL = Example("convert parcel 7 to kilograms", "7 kg", "7", "no unit", {"q": 0.2}, {"q": 1.0})
 
 
@@ -33,9 +34,9 @@ def fresh(scope: Scope | None = None, **options: Any) -> Memory:
     return Memory(in_memory(), scope, **options)
 
 
-async def exported(memory: Memory, **options: Any) -> bytes:
+async def exported(memory: Memory) -> bytes:
     file = BytesIO()
-    await memory.export(file, **options)
+    await memory.export(file)
     return file.getvalue()
 
 
@@ -62,19 +63,21 @@ def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
     """A file of these records, closed as it should be."""
     body = b"".join(map(encode_line, made))
     digest = hashlib.sha256(body).hexdigest()
-    return body + encode_line({"type": "end", "lines": len(made), "sha256": digest})
+    return body + encode_line({"type": "end", "sha256": digest})
 
 
 def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
     """The same export with every record changed and closed again, as by somebody who means harm."""
     made = records(data)
     for one in made:
-        change(one)
+        for inner in (one, *(each for part in PARTS for each in one.get(part, ()))):
+            change(inner)
     return sealed(made)
 
 
-def only(made: Sequence[Plain], kind: str) -> list[Plain]:
-    return [one for one in made if one["type"] == kind]
+def parts(data: bytes, part: str) -> list[Plain]:
+    """The examples or links of all lessons of an export."""
+    return [one for lesson in records(data)[1:] for one in lesson[part]]
 
 
 async def full(memory: Memory | None = None) -> Memory:
@@ -130,13 +133,7 @@ async def everything(memory: Memory | None = None) -> Memory:
     return memory
 
 
-HEADER = {
-    "type": "heedful memory",
-    "version": 2,
-    "tenant": "default",
-    "project": "default",
-    "lessons": 0,
-}
+HEADER = {"type": "heedful memory", "version": 3, "tenant": "default", "project": "default"}
 
 
 # Texts with a secret of every kind, and the line of it that may be nowhere.

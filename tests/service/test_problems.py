@@ -22,7 +22,7 @@ KNOWN = (
     (errors.NotFound("loop", "a", "heedful.db"), ("kind", "id")),
     (errors.NotQuarantined(3, "candidate"), ("id", "state")),
     (errors.Changed("lesson", "3", "now"), ("edition",)),
-    (errors.QuotaExceeded("page", "entries", 11, 10, "x"), ("source", "count", "quota")),
+    (errors.QuotaExceeded("page", 11, 10), ("source", "count", "quota")),
 )
 
 

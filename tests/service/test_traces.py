@@ -43,7 +43,7 @@ class Runs(Project):
 
     def gathered(self) -> list[Any]:
         setup = self.api.setup
-        tools = Tools(setup.store, patience=Patience(settled=0.0, missing=0.0))
+        tools = Tools(setup.store, patience=Patience(settled=0.0))
         self.api.run(sweep(setup.work, tools))
         return self.listed()
 

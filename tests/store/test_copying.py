@@ -24,7 +24,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, loops, open_store
-from heedful.store.transfer import LEFT_OUT, copy, tables
+from heedful.store.transfer import copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import everything
@@ -36,7 +36,7 @@ SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
 OTHERS = """
 pragma foreign_keys = on;
 delete from example where id = (select max(id) from example);
-insert into step (loop, key, record, created) select n, 'k', '{}', 1.5 from loop;
+insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
 insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
@@ -69,13 +69,10 @@ def source(tmp_path_factory) -> Path:
     return path
 
 
-def dump(path: Path) -> dict[str, list[Any]]:
-    found = {}
-    for table in tables():
-        info = file_rows(path, f"select name from pragma_table_info('{table.name}')")
-        names = ", ".join(name for (name,) in info if name != "changed")
-        found[table.name] = sorted(file_rows(path, f"select {names} from {table.name}"), key=repr)
-    return found
+def cells(found: list[Any]) -> list[Any]:
+    """Rows in one order, with the booleans of PostgreSQL as numbers."""
+    plain = ([int(cell) if isinstance(cell, bool) else cell for cell in row] for row in found)
+    return sorted(plain, key=repr)
 
 
 def recalled(url: str, scope: Scope) -> Any:
@@ -96,24 +93,19 @@ def recalled(url: str, scope: Scope) -> Any:
     return asyncio.run(asked())
 
 
-def test_there_and_back_is_the_same(source, postgres, tmp_path):
-    done: list[tuple[str, int]] = []
-    counts = copy(str(source), postgres.owner, lambda *one: done.append(one))
+def test_all_of_it_is_copied(source, postgres, tmp_path):
+    counts, back = copy(str(source), postgres.owner), tmp_path / "b.db"
     assert [table for table, number in counts.items() if not number] == []  # else this shows little
-    assert dict(done) == counts
-    back, other = tmp_path / "b.db", tmp_path / "c.db"
-    assert copy(postgres.owner, str(back)) == copy(str(back), str(other)) == counts
-    assert dump(back) == dump(other) == dump(source)
+    assert copy(str(source), str(back)) == counts
+    for table in tables():
+        sql = f"select {', '.join(table.columns[:-1])} from {table.name}"
+        found = cells(file_rows(source, sql))
+        assert cells(rows(postgres.owner, sql)) == cells(file_rows(back, sql)) == found
+        assert len(found) == counts[table.name]
     for scope in SCOPES:
         before = recalled(str(source), scope)
         assert before[0]
-        assert recalled(postgres.service, scope) == before
-        assert recalled(str(back), scope) == before
-    urls = servers.fresh()
-    try:
-        assert copy(postgres.owner, urls.owner) == counts
-    finally:
-        servers.drop(urls)
+        assert recalled(postgres.service, scope) == recalled(str(back), scope) == before
 
 
 def test_all_of_it_works_on_the_oldest_server(source):
@@ -136,30 +128,25 @@ def test_every_table_and_column_of_both_is_copied(postgres):
     shared = {(table.name, column) for table in tables() for column in table.columns}
     assert there - shared == {("vector", "near"), ("vector", "indexed")}
     assert shared <= there
-    assert not {table.name for table in tables()} & set(LEFT_OUT)
 
 
-def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
-    back = tmp_path / "b.db"
+def test_numbers_go_on_where_the_source_was(source, postgres):
     copy(str(source), postgres.owner)
-    copy(postgres.owner, str(back))
     [[highest, largest]] = file_rows(
         source, "select seq, (select max(id) from example) from sqlite_sequence"
     )
     assert highest > largest
 
-    async def learn(url: str) -> None:
-        store = open_store(url)
+    async def learn() -> None:
+        store = open_store(postgres.service)
         memory = Memory(store, SCOPES[0])
         await memory.remember("N", "new", lesson="a lesson that nobody had")
         await heedful.run("new", generate=lambda task, hint: "x", store=store, scope=SCOPES[0])
         await store.close()
 
-    for url in (postgres.service, str(back)):
-        asyncio.run(learn(url))
+    asyncio.run(learn())
     new = f"select min(id) > {highest} from example where id > {largest}"
     assert rows(postgres.owner, new) == [(True,)]
-    assert file_rows(back, new) == [(1,)]
 
 
 def test_a_target_that_holds_anything_is_refused(source, postgres, tmp_path):
@@ -168,25 +155,15 @@ def test_a_target_that_holds_anything_is_refused(source, postgres, tmp_path):
         copy(str(source), postgres.owner)
     assert rows(postgres.owner, "select count(*) from loop") == [(0,)]
     other = tmp_path / "other.db"
-    copy(postgres.owner, str(other))
-    with pytest.raises(Conflict, match="in taught"):
-        copy(str(source), str(other))
+    copy(str(source), str(other))
+    for target in (other, source):
+        with pytest.raises(Conflict, match="copy into a new file"):
+            copy(str(source), str(target))
 
 
 def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
-    def stop(table: str, number: int) -> None:
-        if table == "link":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        copy(str(source), postgres.owner, stop)
     rows(postgres.owner, "alter table span add check (root is null)")
     with pytest.raises(StoreError, match="violates check constraint"):
-        copy(str(source), postgres.owner)
-    # Times that are kept less exactly than they were given: what is read again differs.
-    rows(postgres.owner, "alter table span drop constraint span_root_check")
-    rows(postgres.owner, "alter table link alter column at type real")
-    with pytest.raises(StoreError, match="the copy of table link"):
         copy(str(source), postgres.owner)
     counts = [rows(postgres.owner, f"select count(*)::int from {one.name}") for one in tables()]
     assert set(map(tuple, counts)) == {((0,),)}
@@ -202,7 +179,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
         for left, right, error, said in [
             (source, postgres.service, RoleRefused, "connect as the role that owns"),
             (tmp_path / "none.db", postgres.owner, NotFound, "no database"),
-            (source, source, InvalidInput, "another database than the source"),
+            (postgres.owner, source, InvalidInput, "pg_dump"),
             (source, "postgresql://e:x@127.0.0.1:1/db", StoreUnavailable, "that the server runs"),
             (source, blank.owner, StoreOlder, "run heedful migrate"),
             (damaged, postgres.owner, StoreError, "damaged or no database"),

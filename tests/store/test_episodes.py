@@ -106,8 +106,8 @@ async def test_lessons_links_and_state_are_one_transaction(store):
 
 async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     for n in (1, 2, 3, 4):
-        await episodes.put(store, SCOPE, replace(ONE, digest=f"d{n}"))
-    await episodes.put(store, Scope("other"), ONE)
+        await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"), claim=False)
+    await episodes.admit(store, Scope("other"), ONE, claim=False)
     await take(store, LATER, "d2")
     await take(store, LATER, "d3")
     await fail(store, "d3", "ModelTimeout: late")

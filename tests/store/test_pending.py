@@ -1,4 +1,4 @@
-"""Traces in pieces: one episode whatever the order, bounded, and given up after a time."""
+"""Traces in pieces: one episode whatever the order, and bounded."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from tests.traces.runs import TRACE, Data, document, genai, openinference, proto
 
 pytestmark = IN_SOAK
 
-AT_ONCE = Patience(settled=0.0, missing=0.0, elsewhere=1e9, ending=1e9)
-PATIENT = Patience(settled=0.0, missing=1e9, elsewhere=1e9, ending=1e9)
+ROOTED = Patience(settled=0.0, ending=1e9)
 KEY = "AKIAIOSFODNN7EXAMPLE"
 KINDS = {"genai": genai(), "structured": genai(as_json=False), "openinference": openinference()}
 
@@ -60,30 +59,21 @@ def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
                 assert await receive(store, SCOPE, body) == Counter()
             if n + size < len(spans):
                 assert await gather(store, SCOPE, Patience(settled=1e9)) == ()
-        assert await gather(store, SCOPE, PATIENT) == (whole(KINDS[kind]).digest,)
+        assert await gather(store, SCOPE, ROOTED) == (whole(KINDS[kind]).digest,)
         [(episode, trust)] = await kept(store)
         assert (episode.digest, trust) == (whole(KINDS[kind]).digest, "external")
-        assert await gather(store, SCOPE, PATIENT) == ()
+        assert await gather(store, SCOPE, ROOTED) == ()
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
 
 
-async def test_a_root_that_came_first_is_waited_with_for_what_is_still_missing(store):
-    *children, root = genai()
-    grandchild = span("00000000000000aa", "00000000000000bb", "deep", (2, 3), {})
-    await sent(store, [root, grandchild])
-    assert await gather(store, SCOPE, PATIENT) == ()
-    await sent(store, [*children, span("00000000000000bb", root["spanId"], "between", (1, 4), {})])
-    assert len(await gather(store, SCOPE, PATIENT)) == 1
-
-
-async def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(store):
+async def test_of_a_trace_whose_root_does_not_come_the_rest_is_an_episode_after_a_time(store):
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
     await sent(store, spans)
-    assert await gather(store, SCOPE, AT_ONCE) == ()
-    [digest] = await gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))
+    assert await gather(store, SCOPE, ROOTED) == ()
+    [digest] = await gather(store, SCOPE, Patience(settled=1e9, ending=0.0))
     assert digest == whole(spans).digest
 
 
@@ -91,27 +81,15 @@ async def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(st
     *children, root = genai()
     called = {**children[0], "flags": 0x301}
     await sent(store, [called])
-    assert await gather(store, SCOPE, AT_ONCE) == ()
+    assert await gather(store, SCOPE, ROOTED) == ()
     await sent(store, [*children[1:], root])
-    assert await gather(store, SCOPE, PATIENT) == (whole(genai()).digest,)
-
-
-async def test_a_trace_that_never_ends_is_given_up(store):
-    *children, root = genai()
-    await sent(store, children)
-    assert await gather(store, SCOPE, AT_ONCE) == ()
-    ending = Patience(settled=0.0, missing=0.0, ending=-1.0)
-    assert await gather(store, SCOPE, ending) == ()
-    assert await store.read(SCOPE, episode_store.spans, TRACE) == []
-    assert await sent(store, [root]) == Counter({LATE: 1})
-    await store.write(SCOPE, episode_store.give_up_traces, 0.0, 4e9)  # and is not known for ever
-    assert await sent(store, [root]) == Counter()
+    assert await gather(store, SCOPE, ROOTED) == (whole(genai()).digest,)
 
 
 async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(store):
     spans = genai()
     await sent(store, spans)
-    found = await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))
+    found = await asyncio.gather(*(gather(store, SCOPE, ROOTED) for _ in range(4)))
     assert sorted(len(one) for one in found) == [0, 0, 0, 1]
     late = span("00000000000000aa", spans[-1]["spanId"], "late", (2, 3), {})
     assert await sent(store, [late, spans[0]]) == Counter({LATE: 2})
@@ -121,10 +99,10 @@ async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refuse
 async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
     await sent(store, [*children[1:], root])
-    [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9, 4e9)
+    [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9)
     await sent(store, children[:1])
     assert await episode_store.finish_trace(store, SCOPE, one, None) is False
-    assert len(await gather(store, SCOPE, PATIENT)) == 1
+    assert len(await gather(store, SCOPE, ROOTED)) == 1
     assert (await kept(store))[0][0].digest == whole(genai()).digest
 
 
@@ -132,23 +110,22 @@ async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     *children, root = genai()
     await sent(store, children, trust="operator")
     await sent(store, [root])
-    await gather(store, SCOPE, PATIENT)
+    await gather(store, SCOPE, ROOTED)
     assert [trust for _, trust in await kept(store)] == ["external"]
     other = Scope("other")
     await sent(store, [*children, root], other, trust="operator")
-    await gather(store, other, PATIENT)
+    await gather(store, other, ROOTED)
     assert [trust for _, trust in await kept(store, other)] == ["operator"]
 
 
-@pytest.mark.parametrize("bound", [{"spans": 1}, {"bytes": 100}, {"traces": 0}, {"whole": 100}])
+@pytest.mark.parametrize("bound", [{"spans": 1}, {"bytes": 100}])
 async def test_a_trace_and_a_scope_have_bounds(store, bound):
     *children, root = genai()
     assert (await sent(store, children, bounds=Bounds(**bound))).total() == len(children)
-    assert (await store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
-    exact = Bounds(spans=len(children), traces=1)
+    assert (await store.read(SCOPE, episode_store.count_traces)) == (0, 0)
+    exact = Bounds(spans=len(children))
     assert await sent(store, children, bounds=exact) == Counter()
     assert (await sent(store, [root], bounds=exact)).total() == 1
-    assert await sent(store, [root], bounds=Bounds(traces=1)) == Counter()  # of the same trace
 
 
 @pytest.mark.parametrize(
@@ -176,7 +153,7 @@ async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
     with opened(tmp_path / "e.db") as store:
         await sent(store, [span("00000000000000aa", "", f"chat {KEY}", (1, 2), held, **more)])
         assert KEY not in str(rows(tmp_path / "e.db", "select * from span"))
-        await gather(store, SCOPE, PATIENT)
+        await gather(store, SCOPE, ROOTED)
         [(episode, _)] = await kept(store)
         assert "[redacted: aws_key]" in episode.task
         assert KEY not in str(rows(tmp_path / "e.db", "select * from episode"))

@@ -105,7 +105,6 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
         for scope in (ONE, strange, OTHER):
             assert await database.read(scope, tenant) == scope.tenant
             assert await database.write(scope, tenant) == scope.tenant
-            assert await database.read(scope, tenant, apart=True) == scope.tenant
         session = await database._pool.run(database._pool.connection)
         left = session.execute("select current_setting('heedful.tenant', true)").fetchone()
     assert left[0] in (None, "")
@@ -140,18 +139,17 @@ async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres, work, 
     assert count(postgres.owner) == 1
 
 
-@pytest.mark.parametrize("apart", [False, True])
-async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres, apart):
+async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres):
     def work(db: Db) -> list[Any]:
         found = db.execute(COUNT, HERE).fetchall()
         rows(postgres.owner, "insert into tally (tenant, project, lessons) values ('one', 'p', 7)")
         return [found, db.execute(COUNT, HERE).fetchall()]
 
     async with opened(postgres.service) as database:
-        assert await database.read(ONE, work, apart) == [[], []]
+        assert await database.read(ONE, work) == [[], []]
         assert await database.read(ONE, lambda db: db.execute(COUNT, HERE).fetchall()) == [(7,)]
         with pytest.raises(StoreUnavailable, match="read-only"):
-            await database.read(ONE, add, apart)
+            await database.read(ONE, add)
 
 
 async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres):
@@ -245,7 +243,6 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
         with pytest.raises(StoreUnavailable, match=r"statement timeout: .*options=-c"):
             await database.write(ONE, slow)
         await database.write(ONE, add)
-        await database.read(ONE, lambda db: db.execute("select pg_sleep(0.1)"), apart=True)
     assert count(postgres.owner) == 1
 
 

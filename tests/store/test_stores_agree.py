@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Quota, Reflection, Scope
+from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -46,16 +46,7 @@ trusts, flags = st.sampled_from(records.ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = (
-    dreaming,
-    episodes,
-    exposures,
-    lessons,
-    loop_store,
-    patterns,
-    remembering,
-    transfer,
-)
+CLOCKED = (dreaming, episodes, exposures, lessons, loop_store, patterns, remembering, transfer)
 
 
 class Clock:
@@ -73,7 +64,7 @@ class Told:
     """One memory, and what its answers are apart from ids, which are those of its database."""
 
     def __init__(self, store: Any) -> None:
-        self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=Quota(4, 9))
+        self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=4)
         self.words = Memory(store, ONE)
         self.scope, self.store = ONE, store
 
@@ -156,7 +147,7 @@ class Told:
         here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
         one, other = (there, here) if back else (here, there)
         done = await (moved if owned else handed)(await exported(one), other)
-        return done.new, done.known, done.quarantined, done.left, done.written
+        return done.new, done.known, done.quarantined
 
     async def clear(self, n: int) -> Any:
         return await self.memory.clear() if n == 0 else await self.memory.count()

@@ -43,7 +43,7 @@ COMMANDS = {
     "proof": ("memory:proof", "Show whether memory helps, with confidence intervals."),
     "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
     "judge": ("doctor:judges", "Check whether a model can judge answers."),
-    "db": ("doctor:db", "Copy a whole database, to another engine or as a backup."),
+    "db": ("doctor:db", "Copy a SQLite file, as a backup or to PostgreSQL."),
     "migrate": ("doctor:migrate", "Update the schema of a PostgreSQL database."),
     "worker": ("serve:worker", "Run the jobs that services put on the queue."),
     "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),

@@ -309,36 +309,29 @@ def check_judge(
     return int(bool(doubt))
 
 
-db: Typer = group("Copy a whole database, to another engine or as a backup.")
+db: Typer = group("Copy a SQLite file, as a backup or to PostgreSQL.")
 Part = Literal["pre", "post", "all"]
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
 @db.command("copy")
 def copy_(
-    source: Annotated[str, Argument(help="A file, or a postgresql:// URL with the owner's role.")],
-    target: Annotated[str, Argument(help="An empty database, named in the same way.")],
+    source: Annotated[str, Argument(help="A SQLite file, which may be in use.")],
+    target: Annotated[str, Argument(help="A new file, or a postgresql:// URL of the owner.")],
 ) -> int:
-    """Copy a whole database with the data of every tenant, in one transaction.
+    """Copy a SQLite file with the data of every tenant, as a backup or to PostgreSQL.
 
-    The copy is read back and compared before the commit. Stop all writers of the source first: what
-    they write after the start is not copied.
+    What is written after the start is not copied. A PostgreSQL database must be empty.
     """
     from heedful.store.transfer import copy
 
-    with Progress() as progress:
-
-        def watch(name: str, rows: int) -> None:
-            if rows:
-                progress.say(f"{name}: {counted(rows, 'row')}")
-
-        done = copy(source, target, watch)
+    done = copy(source, target)
     total = sum(done.values())
     old, new = shown(source), shown(target)
     return answer(
         {"source": old, "target": new, "rows": total, "tables": done},
         Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
-        f"{new} has the {counted(total, 'row')} of {old}; they were read back and compared",
+        f"{new} has the {counted(total, 'row')} of {old}",
         DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
     )
 

@@ -442,7 +442,7 @@ def verify(
     The command prints the last hash; keep it in another place. If you pass it later as --kept HASH,
     the command also finds out whether all rows were rewritten.
     """
-    found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
+    found, _ = _ask(tenant, lambda store, scope: store.read(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
     ill = f"{found.what}; something other than heedful wrote to the database"
     answer(found, ill if found.broken else well)

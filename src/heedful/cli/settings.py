@@ -128,7 +128,7 @@ class Settings(BaseModel):
     body: int = Field(4 * MIB, ge=1024, le=1024 * MIB)
     traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
     concurrent: int = Field(256, ge=1, le=100_000)
-    settled: float = Field(6.0, gt=0, le=3600, allow_inf_nan=False)
+    settled: float = Field(15.0, gt=0, le=3600, allow_inf_nan=False)
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
 
 

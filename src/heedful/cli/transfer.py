@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any
 
@@ -26,27 +24,18 @@ KB = 1_000
 
 
 def export(
-    file: Annotated[str, Argument(help="The file to write; - is standard output.")],
-    force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
+    file: Annotated[str, Argument(help="The new file to write; - is standard output.")],
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file contains the lessons with their examples, sightings, sources and rulings. Its last line
-    shows whether the file is complete. `heedful db copy` copies the proof, too.
+    The file contains the lessons with their examples and sources. Its last line shows whether the
+    file is complete. `heedful db copy` copies sightings, rulings and the proof, too.
     """
     if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
-    if file != "-" and not force and Path(file).is_file():
-        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
     target = sys.stdout.buffer if file == "-" else file
     with output.Progress() as progress:
-        watch = partial(progress.counted, noun="lessons")
-        options: Any = {"force": force, "progress": watch}
-        done = settings.ask(
-            lambda memory: memory.export(target, **options),
-            progress=progress.fetched,
-            stopped="stopped; nothing was written under that name",
-        )
+        done = settings.ask(lambda memory: memory.export(target), progress=progress.fetched)
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     if file == "-":
         say(size)
@@ -79,9 +68,6 @@ def import_(
     """
     made: Conversion | None = None
 
-    def watch(what: str, done: int, total: int) -> None:
-        progress.counted(what, done // KB, total // KB, "KB")
-
     async def read(store: Store) -> Imported:
         nonlocal made
         memory = settings.memory_of(values, store, progress.fetched)
@@ -91,7 +77,7 @@ def import_(
             if form:
                 made = await convert(form, source, converted, memory.scope)
                 source = converted
-            done = await memory.import_(source, progress=watch, **options)
+            done = await memory.import_(source, **options)
         if not dry_run:
             await check_spaces(memory)
         return done
@@ -106,8 +92,6 @@ def import_(
     name = shown(file) if made else f"{done.tenant}/{done.project}"
     row = (name, done.new, done.known, done.quarantined)
     lines.append(Table(("from", "new", "known", "quarantined"), [row]))
-    if done.left:
-        lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if dry_run:
         again = ("--from", form) if form else ()
         lines += ["nothing was written", following("import", shown(file), *again)]

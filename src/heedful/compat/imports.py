@@ -62,7 +62,7 @@ class Conversion:
 
 
 async def convert(form: Form, source: str | BinaryIO, out: BinaryIO, scope: Scope) -> Conversion:
-    """Write the lessons of `source` to `out`, as an export of `scope`.
+    """Write the lessons of `source` to `out`, as an export of `scope`, and rewind `out`.
 
     `source` is a path, an open binary file or, for memories, the URL of a PostgreSQL database.
     Raises ExportFileError if no row can be converted; InvalidInput, StoreError.
@@ -80,6 +80,7 @@ async def convert(form: Form, source: str | BinaryIO, out: BinaryIO, scope: Scop
     try:
         await memory.store.write(scope, learn)
         await memory.export(out)
+        out.seek(0)
         return replace(made, lessons=await memory.top(len(found)))
     finally:
         await memory.store.close()

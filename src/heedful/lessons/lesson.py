@@ -16,14 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import (
-    LARGEST,
-    LARGEST_INTEGER,
-    check_integer,
-    check_number,
-    check_share,
-    thousandths,
-)
+from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -384,21 +377,6 @@ class Past:
     number: int = 0
     memory_key: str = ""
     waiting: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """How much one quarantined source may store in a scope; each limit is at least 1.
-
-    `entries` limits the entries in quarantine, `sightings` the sightings stored with their text.
-    """
-
-    entries: int = 1_000
-    sightings: int = 10_000
-
-    def __post_init__(self) -> None:
-        for name, value in (("entries", self.entries), ("sightings", self.sightings)):
-            check_integer(f"quota.{name}", value)
 
 
 LONGEST_SOURCE = 500  # characters

@@ -27,17 +27,11 @@ class Patience:
     """How long to wait for the rest of a trace, in seconds since its last span; all above 0.
 
     A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters send spans
-    every 5 s. `missing` applies instead if the parent of a span has not arrived, and `elsewhere` if
-    the root is in a process that exports to another place. A trace whose root never ends is
-    discarded after `ending`. Late spans of a finished trace are ignored for `known` seconds; after
-    that they begin a new trace.
+    every 5 s. A trace whose root does not arrive is complete after `ending`.
     """
 
-    settled: float = 6.0
-    missing: float = 30.0
-    elsewhere: float = 120.0
+    settled: float = 15.0
     ending: float = 3_600.0
-    known: float = 86_400.0
 
 
 async def receive(
@@ -76,16 +70,11 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     """
     now = time.time()
     digests: list[str] = []
-    waited = (patience.settled, patience.missing, patience.elsewhere)
-    bounds = [now - each for each in waited]
+    bounds = now - patience.settled, now - patience.ending
     for trace in await store.read(scope, episode_store.ended_traces, *bounds):
         spans = await store.read(scope, episode_store.spans, trace.id)
         built = await asyncio.to_thread(episodes, spans)
         made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
         if await episode_store.finish_trace(store, scope, trace, made) and made:
             digests.append(made.digest)
-    waiting, _, oldest = await store.read(scope, episode_store.count_traces)
-    if digests or (waiting and oldest < now - patience.ending):
-        ends = now - patience.ending, now - patience.known
-        await store.write(scope, episode_store.give_up_traces, *ends)
     return tuple(digests)

@@ -23,16 +23,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.learn import learn
-from heedful.lessons.lesson import (
-    Example,
-    Match,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-    Signature,
-    Trust,
-)
+from heedful.lessons.lesson import Example, Match, Reflection, Remembered, Scope, Signature, Trust
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
@@ -120,8 +111,9 @@ class Memory(Transfers):
     random, so that loops with and without them can be compared; it is below 1, and 0 turns this
     off. `max_entries` limits the lessons of the scope and the examples of each lesson. When it is
     reached, a new lesson replaces the least useful lesson (a quarantined one first), and a new
-    example the oldest example. Pinned lessons stay. `quota` limits each source that is not trusted.
-    `trust` is the trust of sources in sessions of agents, as for `set_trust`. Raises InvalidInput.
+    example the oldest example. Pinned lessons stay. `quota` limits the entries
+    in quarantine of each source. `trust` is the trust of sources in sessions of agents, as for
+    `set_trust`. Raises InvalidInput.
     """
 
     def __init__(
@@ -131,7 +123,7 @@ class Memory(Transfers):
         embedder: Embedder | None = None,
         holdout: float = records.SHARE,
         max_entries: int | None = None,
-        quota: Quota | None = None,
+        quota: int = 1_000,
         trust: Mapping[str, Trust] | None = None,
     ) -> None:
         for statement in (trust or {}).items():
@@ -140,8 +132,7 @@ class Memory(Transfers):
             raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
         if max_entries is not None:
             check_integer("max_entries", max_entries, 1, ", or None")
-        if not isinstance(quota, Quota | None):
-            raise InvalidInput("quota", quota, "a Quota, or None")
+        check_integer("quota", quota)
         if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
             raise InvalidInput("embedder", embedder, EMBEDDER)
         self.store: Store = open_store(store) if isinstance(store, str) else store
@@ -149,7 +140,7 @@ class Memory(Transfers):
         self.embedder = embedder
         self.holdout = holdout
         self.max_entries = max_entries
-        self.quota: Quota = quota or Quota()
+        self.quota = quota
         self.trust: Mapping[str, Trust] = trust or {}
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
-from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.redact import redact_data
 from heedful.store import lessons
@@ -35,25 +35,18 @@ LIMITS = {"least": 3, "read": 500, "limit": 10}
 LISTED = 3
 
 
-async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
-    """Store an episode if it is new, and try to claim it.
-
-    Returns None if this call claimed the episode, otherwise the state of the episode.
-    """
+async def admit(
+    store: Store, scope: Scope, episode: StoredEpisode, claim: bool = True
+) -> EpisodeState | None:
+    """Store an episode if it is new, and return its state; None if this call claimed it."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert, episode.digest, texts, True)
-
-
-async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
-    """Store an episode if it is new, without claiming it, and return its state."""
-    texts = await asyncio.to_thread(_texts, episode)
-    return await store.write(scope, insert, episode.digest, texts, False) or "waiting"
+    return await store.write(scope, insert, episode.digest, texts, claim)
 
 
 def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Do the work of `admit`, or of `put` if `claim` is False. `texts` has the columns to write."""
+    """Do the work of `admit`; `texts` has the columns to write."""
     db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
@@ -96,7 +89,7 @@ def record_lessons(
     reflections: Sequence[Reflection],
     *,
     most: int = 0,
-    quota: Quota | None = None,
+    quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of an episode. The first is linked to the others, which are its strategies.
 
@@ -109,7 +102,7 @@ def record_lessons(
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
     for child in names[1:]:
-        link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
+        link = {"child": child, "relation": "strategy", "parent": names[0]}
         db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
 
@@ -124,7 +117,7 @@ def record_session(
     reflections: Sequence[Reflection],
     *,
     most: int = 0,
-    quota: Quota | None = None,
+    quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of a session, each counted once a session; return [] if it is stored.
 
@@ -205,20 +198,17 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-LATE = "the trace had ended or was given up before these spans arrived"
+LATE = "the trace had ended before these spans arrived"
+# Late spans of a finished trace are ignored for this many seconds, and begin a new trace after it.
+KNOWN = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of one unfinished trace, and of all unfinished traces of a scope.
-
-    A trace may have `spans` spans and `bytes` bytes; a scope, `traces` traces and `whole` bytes.
-    """
+    """A trace may have `spans` spans; all unfinished traces of a scope, `bytes` bytes."""
 
     spans: int = 10_000
-    bytes: int = 32 * 2**20
-    traces: int = 10_000
-    whole: int = 256 * 2**20
+    bytes: int = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,17 +224,14 @@ class Unfinished:
     last: float
 
 
-def ended_traces(
-    db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
-) -> list[Unfinished]:
+def ended_traces(db: Db, scope: Scope, settled: float, ending: float) -> list[Unfinished]:
     """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    A trace has ended if its last span arrived before a certain time: `settled` if the root span
-    and the parents of all spans have arrived; `missing` if a parent is missing; `elsewhere` if the
-    root span is in another process. Times are seconds since 1970.
+    A trace has ended if its last span arrived before `settled` or, without a root span, before
+    `ending`. Times are seconds since 1970.
     """
-    times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-    return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
+    rows = db.all("ended_traces", scope, settled=settled, ending=ending)
+    return [Unfinished(*row) for row in rows]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
@@ -275,28 +262,16 @@ def replace_trace(
     if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
     db.delete("span", {**key, "trace": trace.id})
+    db.run("forget_traces", {**key, "known": time.time() - KNOWN})
     if episode is not None:
         db.insert("episode", {**key, **episode, "at": time.time()}, SKIP)
     return True
 
 
-@holds("traces")
-def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
-    """Give up traces without a root span and without new spans since `before`; return how many.
-
-    Deletes their spans. Also forgets each finished trace whose last span arrived before `known`.
-    """
-    rows = db.all("give_up_traces", scope, before=before)
-    for row in rows:
-        db.delete("span", {**key_of(scope), "trace": row["id"]})
-    db.run("forget_traces", {**key_of(scope), "known": known})
-    return len(rows)
-
-
-def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of unfinished traces, their bytes, and the lowest `last` of them, or 0."""
+def count_traces(db: Db, scope: Scope) -> tuple[int, int]:
+    """Return the number of unfinished traces, and their bytes."""
     (row,) = db.all("count_traces", scope)
-    return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
+    return int(row["traces"]), int(row["bytes"])
 
 
 @holds("traces")
@@ -312,23 +287,20 @@ def put_spans(
     for piece in pieces:
         grouped[piece.trace].append(piece)
     (whole,) = db.all("count_traces", scope)
-    room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
+    room = bounds.bytes - whole["bytes"]
     for trace, group in grouped.items():
-        known = db.select("state, spans, bytes", "trace", {**key_of(scope), "id": trace})
-        state, *had = known[0] if known else ("open", 0, 0)
+        known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
+        state, spans = known[0] if known else ("open", 0)
         size = sum(len(one.record) for one in group)
-        new = not known
         if state != "open":
             refused[LATE] += len(group)
-        elif had[0] + len(group) > bounds.spans or had[1] + size > bounds.bytes:
-            limit = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"
-            refused[limit] += len(group)
-        elif room[0] < new or room[1] < size:
-            limit = f"a project may have {bounds.traces} unfinished traces and {bounds.whole} bytes"
-            refused[limit] += len(group)
+        elif spans + len(group) > bounds.spans:
+            refused[f"a trace may have {bounds.spans} spans"] += len(group)
+        elif size > room:
+            refused[f"unfinished traces of a project may have {bounds.bytes} bytes"] += len(group)
         else:
             _put(db, scope, trace, group, trust, time.time())
-            room = [room[0] - new, room[1] - size]
+            room -= size
     return refused
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Exposure, Outcome, Quota, Reflection, Remembered, Scope
+from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store import search
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
@@ -30,7 +30,7 @@ def remember(
     exposures: Sequence[Exposure] = (),
     outcome: Outcome | None = None,
     most: int = 0,
-    quota: Quota | None = None,
+    quota: int | None = None,
 ) -> list[Remembered]:
     """Store reflections, and record the exposures and the outcome of a loop.
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
@@ -66,13 +66,13 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
 
 def record_supersession(
-    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
+    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain
 ) -> None:
     """Record that a dream superseded row `subject`; `what` is "reflection" or "example".
 
     `successor` is the row that replaces it, and `before` holds the data for a rollback.
     """
-    values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
+    values = {"dream": dream, "what": what, "subject": subject, "successor": successor}
     db.insert("supersession", {**values, "before": json.dumps(before)})
 
 
@@ -138,16 +138,11 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     return known
 
 
-def check_quota(db: Db, key: Plain, source: str, quota: Quota) -> None:
-    """Raise QuotaExceeded if an untrusted source exceeds its quota."""
-    for what, name, most, remedy in (
-        ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
-        ("sightings", "count_sightings", quota.sightings, "revoke the source"),
-    ):
-        values = {**key, "source": source, "most": most}
-        count = db.run(name, values).fetchone()["n"]
-        if count > most:
-            raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
+def check_quota(db: Db, key: Plain, source: str, quota: int) -> None:
+    """Raise QuotaExceeded if a source has more than `quota` entries in quarantine."""
+    (row,) = db.run("count_held", {**key, "source": source}).fetchall()
+    if row["n"] > quota:
+        raise QuotaExceeded(source, row["n"], quota)
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
@@ -157,7 +152,7 @@ def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
 
 
 def upsert(
-    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
+    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: int | None = None
 ) -> list[Remembered]:
     """Store each reflection: insert its lesson or, if the lesson exists, add 1 to its count.
 

@@ -36,8 +36,8 @@ _active: set[str] = set()
 
 
 def new_owner() -> str:
-    """Return a token for one driver in this process: host, process id, start time and a nonce."""
-    return f"{_host()}|{os.getpid()}|{_started(os.getpid())}|{os.urandom(6).hex()}"
+    """Return a token for one driver in this process: host, process id and a nonce."""
+    return f"{_host()}|{os.getpid()}|{os.urandom(6).hex()}"
 
 
 def enter(owner: str) -> None:
@@ -59,10 +59,8 @@ def alive(owner: str, lease: float, now: float) -> bool:
     host, _, rest = owner.partition("|")
     if host != _host():
         return bool(owner) and now < lease
-    pid, started, _ = rest.split("|", 2)
-    if int(pid) == os.getpid():
-        return owner in _active
-    return now < lease and _running(int(pid)) and _started(int(pid)) == started
+    pid = int(rest.partition("|")[0])
+    return owner in _active if pid == os.getpid() else now < lease and _running(pid)
 
 
 @cache
@@ -81,16 +79,6 @@ def _running(pid: int) -> bool:
     except OSError as error:
         return isinstance(error, PermissionError)
     return True
-
-
-def _started(pid: int) -> str:
-    """Return the start time of a process in clock ticks (proc(5), field 22), or "" if unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            stat = file.read()
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
 
 
 Plain = Mapping[str, Any]
@@ -187,8 +175,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         return Committed(now, attempt)
     if entry.step is not None:
         key, record = entry.step
-        step = {"loop": n, "key": key, "record": dump(record), "created": now}
-        db.insert("step", step, SKIP)
+        db.insert("step", {"loop": n, "key": key, "record": dump(record)}, SKIP)
     changes = {}
     if entry.extra is not None:
         changes["extra"] = dump(codec.to_document(entry.extra))

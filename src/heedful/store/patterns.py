@@ -19,20 +19,13 @@ from typing import Any
 from heedful.errors import Changed, NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import (
-    MASK,
-    MOST_PATTERNS,
-    WORDS,
-    Seen,
-    Templates,
-    is_learnable,
-)
+from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import carry, plain, record_supersession, rule
-from heedful.store.store import Db, Row, from_row, key_of, storable
+from heedful.store.store import SKIP, Db, Row, from_row, key_of, storable
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
@@ -135,7 +128,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
     groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
-        for one in _grouped(db, scope, kind, list(those))
+        for one in _grouped(kind, list(those))
     ]
     return sorted(groups, key=lambda one: (one["apart"], -one["seen"]))
 
@@ -162,9 +155,7 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
     return Templates().learn(*learnt).unmerge(*(row["signature"] for row in rows if row["apart"]))
 
 
-def _grouped(
-    db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
-) -> Iterator[Mapping[str, Any]]:
+def _grouped(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
     patterns = {
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
@@ -180,11 +171,7 @@ def _grouped(
         yield entry(merge.template, merge.members, merge.why)
     for row in rows:
         if row["apart"]:
-            digest = row["signature"]
-            key = {**key_of(scope), "action": "unmerge", "subject": digest}
-            ruled = db.select("by, why", "ruling", key, "order by at desc, id desc limit 1")
-            why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
-            yield {**entry(row["pattern"], [digest], why), "apart": True}
+            yield {**entry(row["pattern"], [row["signature"]], ()), "apart": True}
 
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.
@@ -271,11 +258,11 @@ def supersede(
     Each returned proposal has its outcome. `expected` holds the lessons as the dream read them: a
     proposal is skipped if one of its lessons has changed since.
     """
-    key, now = key_of(scope), time.time()
-    dream = {**key, "report": "{}", "by": storable(by), "at": now}
+    key = key_of(scope)
+    dream = {**key, "report": "{}", "by": storable(by), "at": time.time()}
     id = int(db.insert("dream", dream, "returning id").fetchone()["id"])
     done = [
-        _carry_out(db, key, id, now, one, expected) if one.outcome == "proposed" else one
+        _carry_out(db, key, id, one, expected) if one.outcome == "proposed" else one
         for one in proposals
     ]
     record = {**report, "proposals": [asdict(one) for one in done]}
@@ -284,20 +271,18 @@ def supersede(
 
 
 def _carry_out(
-    db: Db, key: Plain, dream: int, now: float, proposal: Proposal, expected: Mapping[int, Lesson]
+    db: Db, key: Plain, dream: int, proposal: Proposal, expected: Mapping[int, Lesson]
 ) -> Proposal:
     members, survivor = [expected[id] for id in proposal.members], expected[proposal.survivor]
     for lesson in (*members, survivor):
         same = {name: getattr(lesson, name) for name in SAME}
         if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
-    known = "on conflict (tenant, project, child, relation, parent) do update set at = :at"
     for lesson in members:
         before = {"lesson": lesson.name, "state": lesson.state}
-        args = (lesson.id, survivor.id, before, proposal.why)
-        record_supersession(db, dream, "reflection", *args)
-        link = {"child": lesson.name, "relation": "became", "parent": survivor.name, "at": now}
-        db.insert("link", {**key, **link}, known)
+        record_supersession(db, dream, "reflection", lesson.id, survivor.id, before)
+        link = {"child": lesson.name, "relation": "became", "parent": survivor.name}
+        db.insert("link", {**key, **link}, SKIP)
         carry(db, dream, lesson.id, survivor.id)
         db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")

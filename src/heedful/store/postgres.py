@@ -16,7 +16,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -28,7 +28,6 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -50,7 +49,6 @@ from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Thread
 T = TypeVar("T")
 
 
-STREAMED = 1_000  # rows that the server sends at a time
 PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
@@ -111,19 +109,13 @@ class Session(Db):
         """Run several statements in one message; return the status of the last statement."""
         return self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
-    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, fetched in batches; only one stream at a time."""
-        with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
-            cursor.itersize = STREAMED
-            cursor.execute(sql.encode(), binary=True)
-            yield from cursor
-
-    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows into a table in bulk."""
-        copy = f"copy {table} ({', '.join(columns)}) from stdin"
-        with self._connection.cursor().copy(copy.encode()) as copied:
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        """Insert rows into a table in bulk; return their number."""
+        cursor = self._connection.cursor()
+        with cursor.copy(f"copy {table} ({', '.join(columns)}) from stdin".encode()) as copied:
             for row in rows:
                 copied.write_row(row)
+        return cursor.rowcount
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between the SQL `begin` and the SQL `end`; return the result of `work`.
@@ -378,14 +370,8 @@ class Database:
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result.
-
-        With `apart`, the work has its own connection and thread, and no time-out.
-        """
-        if apart:
-            begin = f"{_begin(READS, scope)}; {PATIENT}"
-            return await asyncio.to_thread(self._pool.alone, begin, work)
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result."""
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -447,14 +433,6 @@ class _Pool(Threads[Session]):
                     raise translate_error(error, lost) from error
             time.sleep(random.uniform(0, pause))
         raise AssertionError  # the last round returns or raises
-
-    def alone(self, begin: str, work: Work[T]) -> T:
-        """Run `work` like `transact`, but without retries and on a connection of its own."""
-        try:
-            with closing(self._connect()) as session:
-                return session.within(begin, work, "rollback")
-        except MISHAPS as error:
-            raise translate_error(error) from error
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
@@ -560,14 +538,8 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
         db.execute("insert into schema_version values (:number::int, :part, :at)", values)
         applied.append(one)
     _migrate_jobs(db, part)
-    # Every role that has access to the tables also gets access to new tables.
-    served = db.execute("""
-        select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
-        join pg_roles r on r.oid = a.grantee
-        where c.oid = 'schema_version'::regclass and a.grantee <> c.relowner
-    """)
-    for name in sorted({*(row[0] for row in served), *filter(None, [role])}):
-        _grant(db, name)
+    if role:
+        _grant(db, role)
     there = done | set(applied)
     schema = max((one.number for one in there if one.part == "pre"), default=0)
     return Migrated(tuple(applied), tuple(one for one in waiting if one not in there), schema)
@@ -610,8 +582,7 @@ def vectors(db: Session) -> str:
         raise StoreError(
             f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
         )
-    version = tuple(int(number) for number in re.findall(r"\d+", found[0])[:2])
-    if version < (0, 8):
+    if tuple(map(int, re.findall(r"\d+", found[0])[:2])) < (0, 8):
         raise StoreError(
             f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
             "superuser run in the database: alter extension vector update"
@@ -622,7 +593,8 @@ def vectors(db: Session) -> str:
 def _grant(db: Session, role: str) -> None:
     """Create `role` if it does not exist; let it read and write rows under row-level security.
 
-    The role may add audit rows, but not change them.
+    This includes tables that a later migration creates. The role may add audit rows, but not change
+    them.
     """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
@@ -632,6 +604,9 @@ def _grant(db: Session, role: str) -> None:
     db.script(f"""
         grant usage on schema {SCHEMA} to {name};
         grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
+        alter default privileges in schema {SCHEMA}
+          grant select, insert, update, delete on tables to {name};
+        alter default privileges in schema {SCHEMA} grant usage, select on sequences to {name};
         revoke insert, update, delete on schema_version, queue_version from {name};
         revoke update, delete on audit from {name};
         grant usage, select on all sequences in schema {SCHEMA} to {name};

@@ -172,25 +172,16 @@ class File:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
         opens = partial(connect, path if alone else os.path.abspath(path), busy_seconds, path)
-        self._another = partial(opens, reads=True)
+        reads = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
-        self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
+        self.reader: Thread = self.writer if alone else Thread(reads, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result.
-
-        With `apart`, the work has its own thread and connection.
-        """
-        if not apart or self.reader is self.writer:
-            return await self.reader.run(work)
-        reader = Thread(self._another, writes=False)
-        try:
-            return await reader.run(work)
-        finally:
-            reader.close()
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result."""
+        return await self.reader.run(work)
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""

@@ -154,11 +154,8 @@ def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Ca
 class Access(Protocol):
     """Access to the database of a store. All methods raise StoreError and the errors of `work`."""
 
-    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result.
-
-        With `apart`, `work` gets a connection of its own, because it is slow.
-        """
+    async def read(self, scope: Scope, work: Work[T]) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result."""
         ...
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -303,10 +300,7 @@ if hasattr(os, "register_at_fork"):
 
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
-ROOMS = (
-    "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
-    "idempotency",
-)  # fmt: skip
+ROOMS = ("loops", "lessons", "exposures", "patterns", "search", "dreams", "episodes", "keys")
 
 
 @cache
@@ -576,9 +570,8 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
 class Store:
     """A store of loops and lessons; `heedful.open_store` opens one.
 
-    The modules of this package have plain functions that take a connection. `read`, `write` and
-    `apart` run such a function in a transaction, for example `await store.write(scope, loops.claim,
-    id, head, owner)`.
+    The modules of this package have plain functions that take a connection. `read` and `write` run
+    such a function in a transaction: `await store.write(scope, loops.claim, id, head, owner)`.
 
     A store may be used from any event loop. All methods raise StoreError and the errors of the
     function.
@@ -608,12 +601,6 @@ class Store:
         if effects is None or not effects.in_call:
             return await commit(lambda db: work(db, scope, *args, **kwargs))
         return await effects.write(work, lambda db: work(db, scope, *args, **kwargs), commit)
-
-    async def apart(
-        self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Like `read`, but on a connection of its own, for slow work."""
-        return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs), True)
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""

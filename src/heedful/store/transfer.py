@@ -1,11 +1,10 @@
 """Export and import of the lessons of one scope, and copies of a whole database.
 
-An export is a stream of the records below. They name a lesson by kind and signature, because ids
-differ between databases. Examples and sightings list all sources that they derive from, so that a
-source can be revoked after an import too. Importing a record twice changes nothing. An unknown time
-is 0; the store keeps the time of the import instead. Exposures and outcomes, from which the proof
-is computed, and the actions of agents are not exported: a copy moves them. It holds every row of
-every scope, is one transaction, and every row is read again and compared.
+An export has one record for each lesson, with its examples and links. Lessons are named by kind and
+signature, because ids differ between databases. Examples list all sources that they derive from, so
+that a source can be revoked after an import too. Importing a record twice changes nothing.
+Sightings, exposures, outcomes, rulings and the actions of agents are not exported: a copy moves
+them, with every other row of every scope.
 """
 
 from __future__ import annotations
@@ -14,40 +13,24 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import groupby, zip_longest
-from math import isfinite
-from operator import itemgetter
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
-from heedful.lessons.signature import words_of
-from heedful.lessons.trust import LONGEST_TAG, TAGS, lowest_trust
-from heedful.lessons.words import MOST
+from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
+from heedful.lessons.lesson import Example, Reflection, Scope, Signature, State, Trust, clip
+from heedful.lessons.trust import clip_reflection
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, lessons, needs_psycopg, shown
-from heedful.store.lessons import LESSON, mark, words_digest
+from heedful.store.lessons import LESSON, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
-from heedful.store.store import SKIP, Db, Row, from_row, key_of, short, storable, token
+from heedful.store.store import SKIP, Db, from_row, key_of, short, storable, token
 
-# The action of the ruling that records who vouches for an import. It is never exported.
-IMPORT = "import"
 # Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
-STAYS = ("retired", "superseded")
-# Type of a pydantic error -> what the field must be.
-ALLOWED = {
-    "json_invalid": "JSON in UTF-8, without deep nesting",
-    "missing": "given",
-    "unexpected_keyword_argument": "left out, because a record has no such field",
-    "string_pattern_mismatch": "a valid kind, signature, digest or name",
-    "union_tag_not_found": "a record with a 'type'",
-    "union_tag_invalid": "a record whose 'type' is known",
-}
 
 
 class Must:
@@ -62,9 +45,8 @@ class Must:
 
 Count = Annotated[int, Must(ge=0, le=2**53)]
 Share = Annotated[float, Must(ge=0, le=1)]
-Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000
+Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000; 0 is unknown
 Mark = Annotated[str, Must(pattern="^[0-9a-f]{16}$")]
-Name = Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature of a lesson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +54,49 @@ class Header:
     """The first line of an export."""
 
     type: Literal["heedful memory"] = "heedful memory"
-    version: Literal[2]
+    version: Literal[3]
     tenant: str
     project: str
-    lessons: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRecord:
+    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
+
+    `lesson` is the text of the lesson that came with the example. `author` is True if the lesson
+    still has this text. Searches compare a query with `words`. `sources` are all sources of the
+    example.
+    """
+
+    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
+    author: bool
+    lesson: str
+    state: State
+    trust: Trust
+    at: Time
+    example: Example
+    words: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """A link to another lesson: a strategy's reflection, or what replaced a superseded lesson."""
+
+    relation: Literal["became", "strategy"]
+    parent: Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonRecord:
-    """A lesson of an export. `seen` counts its sightings."""
+    """A lesson of an export. `seen` counts its sightings, `words` is the digest of its words."""
 
     type: Literal["lesson"] = "lesson"
     kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
     signature: Mark
     error_type: str
     pattern: str
+    words: Mark
     text: str
     tags: tuple[str, ...]
     state: State
@@ -101,94 +111,27 @@ class LessonRecord:
     last_seen: Time
     last_shown: Time
     meta: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The name of the lesson: `kind/signature`."""
-        return f"{self.kind}/{self.signature}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleRecord:
-    """An example of a lesson; with `digest` "lesson", the text of a lesson without an example.
-
-    `text` is the text of the lesson that came with the example. `author` is True if the lesson
-    still has this text. Searches compare a query with `words`. `sources` are all sources of the
-    example.
-    """
-
-    type: Literal["example"] = "example"
-    lesson: Name
-    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
-    author: bool
-    text: str
-    state: State
-    trust: Trust
-    at: Time
-    example: Example
-    words: str | None
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SightingRecord:
-    """A group of `times` sightings of a lesson with the same time, loop and text."""
-
-    type: Literal["sighting"] = "sighting"
-    lesson: Name
-    at: Time
-    loop: str
-    text: str
-    source: str
-    trust: Trust
-    sources: tuple[str, ...]
-    times: Annotated[int, Must(ge=1, le=1_000_000)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulingRecord:
-    """A decision of a person or a proof."""
-
-    type: Literal["ruling"] = "ruling"
-    at: Time
-    action: str
-    subject: str
-    by: str
-    why: str
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRecord:
-    """A link from a strategy to its reflection, or from a lesson to the lesson that replaced it."""
-
-    type: Literal["link"] = "link"
-    child: Name
-    relation: Literal["became", "strategy"]
-    parent: Name
-    at: Time
+    examples: tuple[ExampleRecord, ...]
+    links: tuple[LinkRecord, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The last line of an export: the number of lines before it, and their SHA-256."""
+    """The last line of an export, with the SHA-256 of all lines before it."""
 
     type: Literal["end"] = "end"
-    lines: Count
     sha256: str
 
 
-Record = Header | LessonRecord | ExampleRecord | SightingRecord | RulingRecord | LinkRecord | End
-R = TypeVar("R", bound=Record)
-
-
-EXPORTED = (RulingRecord, LinkRecord)
+Record = Header | LessonRecord | End
+# The fields of a lesson that are stored in other tables.
+PARTS = ("type", "examples", "links")
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as a line of ASCII JSON; equal records give equal bytes."""
-    line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False)
-    return line.encode("ascii") + b"\n"
+    """Return a record as a line of JSON in UTF-8; equal records give equal bytes."""
+    line = json.dumps(asdict(record), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def decode(line: bytes) -> Record:
@@ -196,30 +139,12 @@ def decode(line: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        record = cast("Record", _adapter().validate_json(line))
+        return cast("Record", _adapter().validate_json(line))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        place, said = ".".join(map(str, wrong["loc"])) or "line", wrong["msg"]
-        value = None if wrong["type"] == "missing" else wrong["input"]
-        allowed = ALLOWED.get(wrong["type"], said.removeprefix("Input should be "))
-        raise InvalidInput(place, value, allowed) from None
-    match record:
-        case LessonRecord():
-            kind, pattern, right = record.error_type, record.pattern, record.signature
-            # A store may have redacted or cut the pattern, whose digest then differs.
-            if not (
-                "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
-            ):
-                right = digest_of(kind, pattern)
-            if record.signature != right:
-                raise InvalidInput(
-                    "signature", record.signature, f"the signature of its pattern, {right}"
-                )
-        case RulingRecord(action="import"):
-            raise InvalidInput("action", record.action, "any action except import")
-        case _:
-            pass
-    return record
+        place = ".".join(map(str, wrong["loc"])) or "line"
+        allowed = wrong["msg"].removeprefix("Input should be ")
+        raise InvalidInput(place, wrong["input"], allowed) from None
 
 
 @cache
@@ -227,267 +152,168 @@ def _adapter() -> Any:
     from pydantic import ConfigDict, Field, TypeAdapter
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    for kind in Record.__args__:
+    for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
         setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
     return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
 
-def export_records(db: Db, scope: Scope) -> Iterator[Record]:
-    """Yield the records of a scope in the order of an export, except `End`.
-
-    The examples and sightings of a lesson follow it. Other records are sorted by their lines.
-    """
+def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
+    """Yield the lessons of a scope, sorted by kind and signature, as an export has them."""
     key = key_of(scope)
-    sources = cache(lambda id: _sources(db, id))
-    yield Header(version=2, **key, lessons=lessons.count(db, scope))
-    for row in db.run("export_lessons", key):
-        lesson = _record(LessonRecord, row)
-        yield lesson
-        author = {"reflection": row["id"], "author": row["author"]}
-        examples = []
-        for one in db.run("export_examples", author).fetchall():
-            named = {"lesson": lesson.name, "sources": tuple(sorted(sources(one["id"])))}
-            examples.append(_record(ExampleRecord, one, **named))
-        yield from sorted(examples, key=lambda one: (one.digest, one.text))
-        yield from _sightings(db, lesson.name, row["id"], sources)
-    for kind in EXPORTED:
-        rows = db.run(f"export_{fields(kind)[0].default}s", key)
-        by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
-        yield from (by_line[line] for line in sorted(by_line))
-
-
-def _record(kind: type[R], row: Row, **values: Any) -> R:
-    """Return a record of class `kind`; its fields are columns of `row` or in `values`."""
-    cells = dict(row)
-    values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
-    return from_row(kind, row, type=fields(kind)[0].default, **values)
-
-
-def _sightings(
-    db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
-) -> Iterator[SightingRecord]:
-    columns, order = "at, loop, text, source, trust, parents", "order by at, loop, text"
-    rows = db.select(columns, "occurrence", {"reflection": id}, order)
-    for _, group in groupby(rows, key=itemgetter("at", "loop", "text")):
-        alike = list(group)
-        parents = {parent for row in alike for parent in json.loads(row["parents"])}
-        own = {row["source"] for row in alike}
-        origins = tuple(sorted(own.union(*map(sources, parents)) - {""}))
-        values = {"lesson": lesson, "source": min(own), "sources": origins, "times": len(alike)}
-        trust = lowest_trust(row["trust"] for row in alike)
-        yield _record(SightingRecord, alike[0], trust=trust, **values)
-
-
-def _sources(db: Db, example: int) -> set[str]:
-    """Return all sources from which an example derives."""
-    return {row["source"] for row in db.run("rests_on", {"example": example})}
-
-
-def _clean(value: Any) -> Any:
-    """Return JSON data without NaN and infinity, and with `?` for each lone surrogate."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            plain = {_clean(name): _clean(inner) for name, inner in value.items()}
-            return {k: v for k, v in plain.items() if v is not None or value.get(k) is None}
-        case list():
-            return [_clean(inner) for inner in value]
-        case float() if not isfinite(value):
-            return None
-    return value
+    sources = cache(lambda id: {row["source"] for row in db.run("rests_on", {"example": id})})
+    for row in db.select("*", "reflection", key, "order by kind, signature"):
+        examples = [
+            from_row(
+                ExampleRecord,
+                one,
+                digest=LESSON if one["digest"].startswith(LESSON) else one["digest"],
+                author=one["id"] == row["author"],
+                example=Example(**_load(one["record"])),
+                sources=tuple(sorted(sources(one["id"]))),
+            )
+            for one in db.select("*", "example", {"reflection": row["id"]}, "order by digest")
+        ]
+        child = {**key, "child": lessons.name_of(row)}
+        links = db.select("*", "link", child, "order by relation, parent")
+        yield from_row(
+            LessonRecord,
+            row,
+            type="lesson",
+            meta=_load(row["meta"]),
+            examples=tuple(examples),
+            links=tuple(from_row(LinkRecord, one) for one in links),
+        )
 
 
 def _load(text: str) -> dict[str, Any]:
-    plain: dict[str, Any] = _clean(json.loads(text))
+    """Return a JSON object, with null for each number that JSON has no word for."""
+    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return plain
 
 
-def _without_id(record: str) -> dict[str, Any]:
-    """Return the `record` of a ruling without the example's id, which differs in each store."""
-    return {name: value for name, value in _load(record).items() if name != "example"}
+def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Reflection]:
+    """Yield the texts of a lesson for which nobody vouches, as words of `source` in quarantine.
 
-
-# Column of an export -> the function that turns a cell into the field of the same name.
-READERS: Mapping[str, Callable[[str], Any]] = {
-    "example": lambda text: Example(**_load(text)),
-    "meta": _load,
-    "record": _without_id,
-}
-
-
-def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return the part of a record to import if nobody vouches for it, or None if nothing remains.
-
-    Texts are shortened and quarantined, with the trust "external" and `source` as a further source.
-    Decisions are dropped. So are search words, because the person who
-    releases a text does not see them. Times after `now` become `now`.
+    Decisions and counts are dropped, and so are retired and superseded texts.
     """
-    if isinstance(record, LinkRecord) and record.relation == "strategy":
-        return replace(record, at=min(record.at, now))
-    if not isinstance(record, LessonRecord | ExampleRecord | SightingRecord):
+    name = Signature("", record.pattern, record.signature)
+    meta = record.meta if len(json.dumps(record.meta)) <= LONGEST_META else {}
+    for one in record.examples:
+        if one.state not in ("retired", "superseded"):
+            reflection = Reflection(
+                record.kind,
+                name,
+                record.error_type,
+                clip(one.lesson),
+                "",
+                example=None if one.digest == LESSON else one.example,
+                trust="external",
+                importance=record.importance,
+                tags=record.tags,
+                source=source,
+                sources=one.sources,
+                meta=meta,
+            )
+            yield clip_reflection(reflection)
+
+
+def import_lessons(
+    db: Db,
+    scope: Scope,
+    records: Sequence[LessonRecord],
+    source: str,
+    by: str,
+    why: str,
+    dry_run: bool = False,
+) -> Mapping[str, int]:
+    """Write lessons; return how many are new, how many were known, and how many new texts wait.
+
+    The texts, trust and states of stored lessons do not change; their counts may rise. `by` is the
+    person who vouches for the import, or "". `source` is the name of the import. With
+    `dry_run`, nothing is written.
+    """
+    db.execute("savepoint importing")
+    ruling = {**key_of(scope), "action": "import", "subject": source, "by": storable(by)}
+    if by and not db.select("id", "ruling", ruling):
+        lessons.rule(db, scope, "import", source, by, why, time.time())
+    counts = Counter[str]()
+    for record in records:
+        counts.update(_import(db, scope, record) if by else _quarantine(db, scope, record, source))
+    if dry_run:
+        db.execute("rollback to importing")
+    db.execute("release importing")
+    return counts
+
+
+def _quarantine(db: Db, scope: Scope, record: LessonRecord, source: str) -> Counter[str]:
+    """Store the new texts of a lesson for which nobody vouches."""
+    key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
+    known = db.select("id", "reflection", key)
+    there = [db.select("digest", "example", {"reflection": row["id"]}) for row in known]
+    digests = {row["digest"] for rows in there for row in rows}
+    texts = {
+        one.example.digest if one.example else words_digest(storable(one.text)): one
+        for one in untrusted_texts(record, source)
+    }
+    new = [one for digest, one in texts.items() if digest not in digests]
+    waiting = sum(one.entry > 0 for one in lessons.upsert(db, scope, new, time.time()))
+    return Counter({"known" if known else "new": int(bool(texts)), "waiting": waiting})
+
+
+def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
+    """Write a lesson for which an operator vouches, with what of it is not stored yet."""
+    key, now = key_of(scope), time.time()
+    named = {**key, "kind": record.kind, "signature": record.signature}
+    known = db.select("id, text, author", "reflection", named)
+    rows = known
+    if known:
+        times = {"first_seen": record.first_seen or now, "last_seen": record.last_seen}
+        db.run("merge_counts", {"id": known[0]["id"], "seen": record.seen, **times})
+    else:
+        plain = {name: value for name, value in asdict(record).items() if name not in PARTS}
+        plain |= {n: storable(plain[n]) for n in ("error_type", "pattern", "text", "source")}
+        plain["first_seen"] = record.first_seen or record.last_seen or now
+        plain["last_seen"] = record.last_seen or now
+        plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
+        plain["meta"] = json.dumps(redact_data(plain["meta"]))
+        rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
+    lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
+    written = [_write_example(db, lesson, one) for one in record.examples]
+    for link in () if known else record.links:
+        db.insert("link", {**key, **asdict(link), "child": lessons.name_of(lesson)}, SKIP)
+    return Counter({"known" if known else "new": 1, "waiting": written.count("quarantined")})
+
+
+def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State | None:
+    """Write an example of `lesson`; return its state, or None if the lesson has it already."""
+    text = storable(one.lesson)
+    digest = words_digest(text) if one.digest == LESSON else one.digest
+    key = {"reflection": lesson["id"], "digest": digest}
+    if db.select("id", "example", key):
         return None
-    kept: dict[str, Any] = {"text": clip(record.text), "trust": "external"}
-    if not isinstance(record, SightingRecord):
-        kept["state"] = record.state if record.state in STAYS else "quarantined"
-    if isinstance(record, LessonRecord):
-        short = len(json.dumps(record.meta)) <= LONGEST_META
-        times = {n: min(getattr(record, n), now) for n in ("first_seen", "last_seen")}
-        tags = tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS])
-        kept |= {"tags": tags, "meta": record.meta if short else {}, "source": source, **times}
-        kept |= {"pinned": False, "apart": False, "useful": 1.0, "seen": 1, "last_shown": 0.0}
-        return replace(record, **kept)
-    kept["sources"] = (*record.sources, source)
-    if isinstance(record, ExampleRecord):
-        parts: dict[str, Any] = asdict(record.example)
-        parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-        kept |= {"example": Example(**parts), "at": min(record.at, now), "words": None}
-    return replace(record, **kept)
+    example = redact_data(asdict(one.example))
+    values = {
+        **key,
+        "scope": lesson["scope"],
+        "task": storable(example["task"]),
+        "record": json.dumps(example),
+        "state": one.state,
+        "trust": one.trust,
+        "lesson": text,
+        "words": storable(one.words),
+        "at": one.at or lesson["now"],
+    }
+    id = db.insert("example", values, "returning id").fetchall()[0]["id"]
+    for source in set(map(storable, one.sources)) or {""}:
+        db.insert("origin", {"example": id, "source": source, "scope": lesson["scope"]})
+    if one.author and text == lesson["text"] and not lesson["author"]:
+        db.update("reflection", {"id": lesson["id"]}, {"author": id})
+    return one.state
 
 
-def import_records(
-    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> tuple[list[bool], int]:
-    """Write records in the order of an export; return for each record whether it is new.
-
-    Also returns how many examples of the import are in quarantine. The texts, trust and states of
-    stored records do not change; new sightings are counted. `by` is the person who vouches for the
-    import, or "". `source` is the name of the import.
-    """
-    writer = _Import(db, scope, source, by, why)
-    return [writer.write(record) for record in records], writer.waiting
-
-
-def rehearse_import(
-    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> tuple[list[bool], int]:
-    """Return what `import_records` would return, and write nothing."""
-    db.execute("savepoint rehearsal")
-    found = import_records(db, scope, records, source, by, why)
-    db.execute("rollback to rehearsal")
-    db.execute("release rehearsal")
-    return found
-
-
-class _Import:
-    """The state of one import into a scope, within one transaction."""
-
-    def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
-        self._db, self._scope = db, scope
-        self._key = {**key_of(scope), "scope": token(scope)}
-        self._source, self._by, self._now = source, by, time.time()
-        self._origins: dict[frozenset[str], int] = {}
-        self.waiting = 0  # the examples of this import that are in quarantine
-        if by:
-            self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
-
-    def write(self, record: Record) -> bool:
-        """Write a record by the method with the name of its type; return whether it is new."""
-        return bool(getattr(self, f"_{record.type}")(record))
-
-    def _link(self, record: LinkRecord) -> bool:
-        # Without a person who vouches, only links between imported lessons are written.
-        source = "" if self._by else self._source
-        values = {**self._key, **asdict(record), "source": source}
-        return bool(self._db.run("import_link", values).rowcount)
-
-    def _find(self, lesson: str) -> Row | None:
-        kind, _, signature = lesson.partition("/")
-        key = {**key_of(self._scope), "kind": kind, "signature": signature}
-        return next(iter(self._db.select("id, text", "reflection", key)), None)
-
-    def _lesson(self, record: LessonRecord) -> bool:
-        known = row = self._find(record.name)
-        values = {**self._key, **asdict(record), "new": known is None}
-        values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
-        titled = record.kind == "reflection"
-        values["words"] = words_of(record.error_type, values["pattern"], titled)
-        values["first_seen"] = record.first_seen or record.last_seen or self._now
-        values["last_seen"] = last = record.last_seen or (0.0 if known else self._now)
-        values["tags"] = json.dumps([storable(tag) for tag in record.tags])
-        values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
-        if row is None:
-            row = self._db.first("upsert_reflection", {**values, "now": last or self._now})
-        assert row is not None
-        self._db.run("merge_lesson", {**values, "reflection": row["id"]})
-        return known is None
-
-    def _example(self, record: ExampleRecord) -> bool:
-        lesson, text = self._find(record.lesson), storable(record.text)
-        if lesson is None:
-            return False
-        digest = words_digest(text) if record.digest == LESSON else record.digest
-        key = {"reflection": lesson["id"], "digest": digest}
-        known = next(iter(self._db.select("id, state", "example", key)), None)
-        example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
-        task, given = storable(example["task"]), record.words
-        own = lessons.searched_words(task, "", text) if given is None else storable(given)
-        terms = own.split(" ")[:MOST]
-        values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
-        values |= {
-            "record": json.dumps(example),
-            "words": " ".join(terms),
-            "now": record.at or self._now,
-        }
-        if known is not None:
-            id, state = known["id"], known["state"]
-        else:
-            held = record.state == "quarantined"
-            if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
-                values["state"] = "retired"
-            id, state = self._db.run("insert_example", values).fetchall()[0]["id"], values["state"]
-        if known is None or self._by:
-            sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-            self._origin_of(id, sources or ([""] if known is None else []))
-        if record.author and text == lesson["text"]:
-            self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
-        if record.state == state == "quarantined":
-            self.waiting += known is None or self._source in _sources(self._db, id)
-        return known is None
-
-    def _sighting(self, record: SightingRecord) -> bool:
-        if (lesson := self._find(record.lesson)) is None:
-            return False
-        loop, text, source = map(storable, (record.loop, record.text, record.source))
-        same = {"reflection": lesson["id"], "loop": loop, "text": text}
-        same |= {"at": record.at} if record.at else {}  # 0 is an unknown time
-        known = int(self._db.select("count(*) as n", "occurrence", same)[0]["n"])
-        if known < record.times:
-            others = frozenset(map(storable, record.sources)) - {source}
-            values = {**same, "source": source, "trust": record.trust}
-            values["now"] = record.at or self._now
-            if others and others not in self._origins:  # these are sources of a deleted example
-                self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
-                self._origin_of(id, others)
-            values["parents"] = json.dumps([self._origins[others]] if others else [])
-            for _ in range(record.times - known):
-                lessons.insert_sighting(self._db, values, text)
-            self._db.run("count_imported", same)
-        return known == 0
-
-    def _origin_of(self, id: int, sources: Iterable[str]) -> None:
-        for source in sources:
-            origin = {"example": id, "source": source, "scope": self._key["scope"]}
-            self._db.insert("origin", origin, SKIP)
-
-    def _ruling(self, record: RulingRecord) -> bool:
-        """Insert a ruling; return False if it is stored already."""
-        texts = ("action", "subject", "by", "why")
-        values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
-        values |= {**key_of(self._scope), "at": record.at}
-        plain = redact_data(_clean(dict(record.record)))
-        known = self._db.run("find_rulings", values).fetchall()
-        new = plain not in [_without_id(row["record"]) for row in known]
-        if new:
-            self._db.insert("ruling", {**values, "record": json.dumps(plain)})
-        return new
-
-
-CopyProgress = Callable[[str, int], None]  # is called with the name and the rows of a table
-# Exposures are written first, because a trigger changes `last_shown` of lessons; then the tables to
-# which other tables refer.
-FIRST = ("exposure", "loop", "reflection", "example", "dream")
-# Tables that are not copied: triggers or `_number` fill them.
+# The tables to which other tables refer are written first.
+FIRST = ("loop", "reflection", "example", "dream")
+# Tables that are not copied: `_AFTER` fills them.
 LEFT_OUT = ("corpus", "sqlite_sequence")
 # The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
@@ -505,17 +331,16 @@ update vector set indexed = e.indexed from example e where e.id = vector.example
 
 
 class Table(NamedTuple):
-    """A table that both engines have. `key` orders its rows; the last of `columns` is the tenant.
+    """A table that both engines have; the last of its `columns` is the tenant.
 
-    `numbered` is True if the database assigns the numbers in the key. `tenant` is the SQL
-    expression for the tenant of a row `t` in SQLite.
+    `tenant` is the SQL expression for the tenant of a row `t` in SQLite. `number` is the column to
+    which the database assigns numbers, or "".
     """
 
     name: str
     columns: tuple[str, ...]
-    key: tuple[str, ...]
-    numbered: bool
     tenant: str
+    number: str
 
 
 @cache
@@ -531,132 +356,97 @@ def tables() -> tuple[Table, ...]:
         if "tenant" not in [row["name"] for row in info] and owner:
             tenant = "(select tenant from {table} where {to} = t.{from})".format(**owner)
         columns = [row["name"] for row in info if row["name"] not in ("tenant", "changed")]
-        keys = sorted((row["pk"], row["name"], row["type"].lower()) for row in info if row["pk"])
-        key = tuple(name for _, name, _ in keys)
-        numbered = key in {("n",), ("id",)} and keys[0][2] == "integer"
-        found[name] = Table(name, (*columns, "tenant"), key, numbered, tenant)
+        keys = [row["name"] for row in info if row["pk"] == 1 and row["type"].lower() == "integer"]
+        number = keys[0] if keys and keys[0] in ("n", "id") else ""
+        found[name] = Table(name, (*columns, "tenant"), tenant, number)
     db.close()
     return tuple(found[name] for name in dict.fromkeys((*FIRST, *found)))
 
 
-def copy(
-    source: str, target: str, progress: CopyProgress = lambda table, rows: None
-) -> dict[str, int]:
-    """Copy the database `source` into the empty `target`; return the number of rows by table.
+def copy(source: str, target: str) -> dict[str, int]:
+    """Copy the SQLite file `source` as of one moment; return the number of rows by table.
 
-    The copy is one transaction. Before the commit, all rows are read again and compared. With
-    PostgreSQL, connect as the role that owns the tables, because only this role sees all rows.
-    Queued jobs are not copied: workers create them again. Raises NotFound, Conflict, InvalidInput,
-    StoreError.
+    `target` is a new file, or an empty PostgreSQL database: connect as the role that owns the
+    tables, because only this role sees all rows. Then the copy is one transaction. Raises NotFound,
+    Conflict, InvalidInput, StoreError.
     """
-    if source == target or os.path.realpath(source) == os.path.realpath(target):
-        raise InvalidInput("target", shown(target), "another database than the source")
-    counts = dict.fromkeys((table.name for table in tables()), 0)
-    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
-        for table in tables():
-            if any(_read_rows(copied, table)):
-                raise Conflict(
-                    f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
-                    "database, or add lessons to it with heedful export and heedful import"
-                )
-        for table in tables():
-            _write_rows(copied, table, _read_rows(origin, table))
-            progress(table.name, 0)
-        _number(origin, copied)
-        for table in tables():
-            rows = zip_longest(_read_rows(origin, table), _read_rows(copied, table))
-            for row, written in rows:
-                if row != written:
-                    raise StoreError(
-                        f"the copy of table {table.name} in {shown(target)} differs from the table "
-                        f"in {shown(source)}; nothing was written"
-                    )
-                counts[table.name] += 1
-            progress(table.name, counts[table.name])
-    return counts
+    if source.startswith(POSTGRES):
+        raise InvalidInput("source", shown(source), "a SQLite file; pg_dump copies PostgreSQL")
+    if not os.path.exists(source):
+        raise NotFound("database", source, "this folder; check the path")
+    if os.path.exists(target):
+        raise Conflict(f"{target} exists; copy into a new file")
+    try:
+        with closing(connect(source, BUSY_SECONDS)) as db:
+            if target.startswith(POSTGRES):
+                db.execute("begin")
+                return _copy_rows(db, target)
+            with closing(sqlite3.connect(target)) as copied:
+                db.backup(copied)
+                names = [table.name for table in tables()]
+                sql = "select count(*) from "
+                return {name: copied.execute(sql + name).fetchone()[0] for name in names}
+    except sqlite3.Error as error:
+        raise translate_error(error) from error
 
 
-def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of all tenants in a table, in the order of its key."""
-    key = ", ".join(f"t.{name}" for name in table.key)
-    cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
-    tenant = table.tenant if db.dialect == "sqlite" else "t.tenant"
-    if "tenant_of" in tenant:
-        scopes = db.execute("select tenant, project from tally")
-        tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
-        db.create_function("tenant_of", 1, tenants.get)
-    sql = f"select {cells}, {tenant} from {table.name} t order by {key}"
-    for row in db.execute(sql) if db.dialect == "sqlite" else db.stream(sql):
-        # PostgreSQL cannot hold the character NUL.
-        yield tuple(cell.replace("\0", "?") if isinstance(cell, str) else cell for cell in row)
-
-
-def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
-    if db.dialect == "sqlite":
-        # Triggers write the search index. They also write counts, which the copied counts replace.
-        columns = table.columns if table.tenant == "t.tenant" else table.columns[:-1]
-        marks = ", ".join("?" * len(columns))
-        sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
-        db.executemany(sql, (row[: len(columns)] for row in rows))
-        return
-    columns, written = table.columns, iter(rows)
-    if table.name == "vector":
-        data = columns.index("data")
-        columns, written = (*columns, "near"), ((*row, short(row[data])) for row in rows)
-    db.script(f"alter table {table.name} disable trigger user")
-    db.load(table.name, columns, written)
-    db.script(f"alter table {table.name} enable trigger user")
-
-
-def _number(origin: Any, copied: Any) -> None:
-    """Write what triggers would have written to the copy; let it continue the source's row ids."""
-    sql = "select seq from sqlite_sequence where name = 'example'"
-    if origin.dialect == "postgres":
-        # After a restart of the server this is above any number in use.
-        sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
-    highest = int(origin.execute(sql).fetchone()[0])
-    if copied.dialect == "sqlite":
-        sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
-        copied.execute(sql, (highest,))
-        return
-    copied.script(_AFTER)
-    for name, _, (key, *_), numbered, _ in tables():
-        if numbered:
-            sequence = f"pg_get_serial_sequence('{name}', '{key}')"
-            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
-            rows = f"(select {last} as n from {name}) as last"
-            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
-
-
-@contextmanager
-def _open(url: str, *, writes: bool) -> Iterator[Any]:
-    """Yield a connection to a database in a transaction, and commit at the end."""
-    if not url.startswith(POSTGRES):
-        if not writes and not os.path.exists(url):
-            raise NotFound("database", url, "this folder; check the path")
-        try:
-            with closing(connect(url, BUSY_SECONDS)) as db:
-                db.execute("begin immediate" if writes else "begin")
-                yield db
-                db.execute("commit")
-        except sqlite3.Error as error:
-            raise translate_error(error) from error
-        return
+def _copy_rows(db: Any, target: str) -> dict[str, int]:
+    """Copy the rows of all tenants to an empty PostgreSQL database."""
     needs_psycopg()
     from heedful.store import postgres
 
     try:
-        with closing(postgres.Session(postgres.parse_url(url).conninfo)) as session:
-            role = postgres.who(session)
-            postgres.of_schema(session, role)
+        with closing(postgres.Session(postgres.parse_url(target).conninfo)) as copied:
+            role = postgres.who(copied)
+            postgres.of_schema(copied, role)
             if not role["owner"]:
                 raise RoleRefused(
                     f"role {role['role']} sees only one tenant at a time, but a copy needs all "
                     "tenants; connect as the role that owns heedful's tables"
                 )
-            kind = "" if writes else " read only"
-            session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")
-            yield session
-            session.end("commit")
+            copied.script(f"begin; {postgres.PATIENT}")
+            for table in tables():
+                if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
+                    raise Conflict(
+                        f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
+                        "database, or add lessons to it with heedful export and heedful import"
+                    )
+            scopes = db.execute("select tenant, project from tally").fetchall()
+            tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
+            db.create_function("tenant_of", 1, tenants.get)
+            counts = {table.name: _copy_table(db, copied, table) for table in tables()}
+            copied.script(_AFTER)
+            _number(db, copied)
+            copied.end("commit")
+            return counts
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error
+
+
+def _copy_table(db: Any, copied: Any, table: Table) -> int:
+    """Copy the rows of a table; return their number."""
+    near = ("near",) if table.name == "vector" else ()
+    sql = f"select {', '.join(table.columns[:-1])}, {table.tenant} from {table.name} t"
+
+    def rows() -> Iterator[list[Any]]:
+        for row in db.execute(sql):
+            # PostgreSQL cannot hold the character NUL.
+            cells = [one.replace("\0", "?") if isinstance(one, str) else one for one in row]
+            yield [*cells, *(short(row["data"]) for _ in near)]
+
+    copied.script(f"alter table {table.name} disable trigger user")
+    written: int = copied.load(table.name, (*table.columns, *near), rows())
+    copied.script(f"alter table {table.name} enable trigger user")
+    return written
+
+
+def _number(db: Any, copied: Any) -> None:
+    """Let the copy continue the numbers of the source."""
+    sql = "select seq from sqlite_sequence where name = 'example'"
+    highest = {"example": int(db.execute(sql).fetchone()[0])}
+    for table in tables():
+        if key := table.number:
+            sequence = f"pg_get_serial_sequence('{table.name}', '{key}')"
+            last = f"greatest(max({key}), {highest.get(table.name, 0)})"
+            rows = f"(select {last} as n from {table.name}) as last"
+            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")

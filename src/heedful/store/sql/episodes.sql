@@ -38,8 +38,7 @@ order by id desc limit :limit;
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
 -- name: count_traces
-select count(*) as traces, coalesce(sum(bytes), 0) as bytes, coalesce(min(last), 0) as oldest
-from trace where tenant = :tenant and project = :project and state = 'open';
+select count(*) as traces, coalesce(sum(bytes), 0) as bytes from trace where tenant = :tenant and project = :project and state = 'open';
 
 -- name: upsert_trace
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, last)
@@ -50,30 +49,13 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
     rooted = trace.rooted or excluded.rooted, last = excluded.last;
 
 -- name: ended_traces
--- A trace without a root has ended if a span has its parent in another process, after a longer time.
-select t.id, t.spans, t.trust, t.last from trace t
-where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.last <= :settled and case
-  when t.rooted then t.last <= :missing or not exists (
-    select 1 from span s
-    where s.tenant = :tenant and s.project = :project and s.trace = t.id and s.parent <> '' and not exists (
-      select 1 from span p
-      where p.tenant = :tenant and p.project = :project and p.trace = t.id and p.id = s.parent
-    )
-  )
-  else t.last <= :elsewhere and exists (
-    select 1 from span s where s.tenant = :tenant and s.project = :project and s.trace = t.id and s.root
-  )
-end
-order by t.last, t.id limit 100;
+select id, spans, trust, last from trace
+where tenant = :tenant and project = :project and state = 'open' and (last <= :ending or rooted and last <= :settled)
+order by last, id limit 100;
 
 -- name: finish_trace
 update trace set state = 'done', bytes = 0
 where tenant = :tenant and project = :project and id = :trace and state = 'open' and spans = :spans
-returning id;
-
--- name: give_up_traces
-update trace set state = 'done', bytes = 0
-where tenant = :tenant and project = :project and state = 'open' and not rooted and last < :before
 returning id;
 
 -- name: forget_traces

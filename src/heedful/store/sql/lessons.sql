@@ -32,7 +32,7 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
 
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
-                    importance, source, pinned, apart, meta, first_seen, last_seen)
+                    importance, source, pinned, meta, first_seen, last_seen)
 values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
         case when :state in ('candidate', 'verified') and 'retire' = (
@@ -40,13 +40,7 @@ values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :te
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
                order by at desc, id desc limit 1) then 'retired' else :state end,
-        :trust, :importance, :source, :pinned,
-        -- A pattern that was kept apart stays apart, even if its lesson was evicted or pruned meanwhile.
-        coalesce((select action = 'unmerge' from ruling
-                  where tenant = :tenant and project = :project and subject = :signature
-                    and action in ('unmerge', 'remerge')
-                  order by at desc, id desc limit 1), false),
-        :meta, :now, :now)
+        :trust, :importance, :source, :pinned, :meta, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
@@ -139,16 +133,6 @@ select 1 from before where id = :example;
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
--- name: count_sightings
-select case
-  -- The index has the sightings of all scopes. Only the lesson of a sighting has the scope.
-  when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
-  else (
-    select count(*) from occurrence o join reflection r on r.id = o.reflection
-    where o.source = :source and o.trust in ('tool', 'external') and r.tenant = :tenant and r.project = :project
-  )
-end as n;
-
 -- name: ruled_last
 select action from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
@@ -200,7 +184,7 @@ select id from example where reflection = :reflection
 order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: best_sighting
-select text, source, trust, parents from occurrence where reflection = :reflection
+select text, source, trust, parents from occurrence where reflection = :reflection and text <> ''
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
@@ -262,6 +246,12 @@ set seen = max(1, seen - :n),
     first_seen = coalesce((select min(at) from occurrence where reflection = :reflection), first_seen),
     last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
 where id = :reflection;
+
+-- name: merge_counts
+update reflection
+set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
+    first_seen = min(first_seen, :first_seen)
+where id = :id;
 
 -- name: evict
 -- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the

@@ -28,6 +28,3 @@ among as materialized (
     and (:among = '' or example in (select atom from json_each(case :among when '' then '[]' else :among end)))
 )
 select example from among where far is not null order by far, example limit :limit;
-
--- name: next_gone
-select nextval(pg_get_serial_sequence('example', 'id')) as id;

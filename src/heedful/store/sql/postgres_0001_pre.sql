@@ -38,8 +38,6 @@ exception when untranslatable_character or invalid_text_representation then
 end $$;
 
 -- include tables_0001.sql
--- The sightings that count towards a quota.
-create index occurrence_source on occurrence (tenant, source, trust, reflection) where trust in ('tool', 'external');
 create index example_digest on example (scope, digest);
 
 -- The vector of an example: `data` as little-endian 32-bit floats, and `near` as a halfvec, null if that is impossible.
@@ -55,7 +53,6 @@ create table vector (
 );
 alter table vector alter data set storage external, alter near set storage plain;
 create index vector_scope on vector (tenant, project, space, indexed);
-create index ruling_newest on ruling (tenant, project, at desc, id desc);
 
 -- For each scope the number of searchable texts, and the characters of their words.
 create table corpus (

@@ -33,6 +33,3 @@ from json_each(:terms);
 select example, data from vector
 where tenant = :tenant and project = :project and space = :space and changed > :since
 order by changed;
-
--- name: next_gone
-update sqlite_sequence set seq = seq + 1 where name = 'example' returning seq as id;

@@ -1,9 +1,6 @@
 -- Schema 1 for SQLite. Every index of SQLite ends with the number of the row.
 -- include tables_0001.sql
 
--- The sightings that count towards a quota.
-create index occurrence_source on occurrence (source, trust, reflection) where trust in ('tool', 'external');
-
 -- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
 -- `changed` is the value of `corpus.changed` when the vector became searchable.
 create table vector (

@@ -68,7 +68,6 @@ create table step (
   loop integer not null references loop (n) on delete cascade,
   key text not null,
   record text not null,
-  created real not null,
   primary key (loop, key)
 ) without rowid;
 
@@ -307,7 +306,6 @@ create table link (
   child text not null,
   relation text not null,
   parent text not null,
-  at real not null,
   primary key (tenant, project, child, relation, parent)
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
@@ -323,7 +321,6 @@ create table dream (
   at real not null,
   undone real
 );
-create index dream_newest on dream (tenant, project, at desc);
 -- A lesson or example that a dream superseded, with its state `before` (JSON) and its successor.
 create table supersession (
   dream integer not null references dream (id) on delete cascade,
@@ -331,7 +328,6 @@ create table supersession (
   subject integer not null,
   before text not null,
   successor integer,
-  why text not null,
   primary key (dream, what, subject)
 ) without rowid;
 create index supersession_subject on supersession (what, subject);
