@@ -27,6 +27,7 @@ from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
 LISTED = 10
+BRIEF = 80
 CANDIDATE = 400  # characters of a candidate that are shown
 
 
@@ -149,17 +150,15 @@ def _text(value: Any) -> str:
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` means the newest run. If only a run and its stages begin with `name`, returns the run.
-    Raises NotFound, UsageError.
+    `last` means the newest loop, or its run if it is a stage. If only a run and its stages begin
+    with `name`, returns the run. Raises NotFound, UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
-        if name == "last":
-            if newest := await newest_runs(memory, 1):
-                return newest[0]
-            where = f"{memory.store.url}; no pipeline has run in this scope"
-            raise NotFound("loop", name, where) from None
+        if name == "last" and (newest := await memory.store.read(memory.scope, loops.newest, 1)):
+            stage = newest[0].head.stage
+            return await loop_of(memory, stage.run) if stage else newest[0]
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
@@ -196,7 +195,8 @@ def ask(
     """
 
     async def read(memory: Memory) -> Report:
-        stored = await loop_of(memory, run)
+        newest = await newest_runs(memory, 1) if run == "last" else []
+        stored = newest[0] if newest else await loop_of(memory, run)
         if not is_run(stored):
             hint = f"heedful why {stored.id} explains it, heedful runs lists runs"
             raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
@@ -265,20 +265,24 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
-LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
+LOOPS = columns(
+    "loop task state stopped_by attempts best calls tokens updated",
+    loop="id",
+    task=lambda row: clean(_text(row["task"]), BRIEF),
+)
 
 
 def list_loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: settings.Limit = 50,
 ) -> int:
-    """List the newest loops. An open loop is still running, or was interrupted."""
+    """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    return emit(list(map(_row, found)), LOOPS, key="loops", text=3, empty=empty)
+    return emit(list(map(_row, found)), LOOPS, key="loops", text=4, empty=empty)
 
 
 def _row(stored: StoredLoop) -> dict[str, Any]:
@@ -286,6 +290,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     loop, usage = stored.loop, stored.loop.usage
     return {
         "id": stored.id,
+        "task": stored.head.task,
         "state": loops.state_of(stored),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
         "attempts": len(loop.attempts),

@@ -43,7 +43,7 @@ Id = Annotated[int, Argument(min=1, max=MOST, help="An id from the list.")]
 Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
 
 
-quarantine: Typer = group("Show and rule on quarantined lessons; revoke sources.")
+quarantine: Typer = group()
 WAITING = columns("lesson source id trust seen since", since="at")
 
 
@@ -143,7 +143,7 @@ def list_rulings(limit: Limit = 50) -> int:
     return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
 
 
-trusts: Typer = group("State how far programs, tools and the user are trusted.")
+trusts: Typer = group()
 STATED = columns("source trust")
 Source = Annotated[str, Argument(help=f"{SOURCES}.")]
 Whom = Annotated[str, Option(help="Who is responsible.", show_default="your login")]

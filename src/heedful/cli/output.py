@@ -103,7 +103,7 @@ def answer(record: Any, *lines: object) -> int:
     if call().json:
         print_json(record)
     else:
-        show("\n".join(filter(None, map(str, lines))))
+        show("\n".join(filter(None, map(str, lines))).lstrip("\n"))
     return 0
 
 
@@ -163,6 +163,13 @@ class Table:
         return captured.get().removesuffix("\n")
 
 
+def indented(text: str, by: int = 2) -> str:
+    """Return the whole text, harmless for a terminal; each line but the first is indented."""
+    from heedful.pages.report import visible  # slow to import
+
+    return f"\n{' ' * by}".join(visible(text).strip().splitlines())
+
+
 def shorten(columns: Columns, rows: Sequence[Any], text: int) -> Iterator[object]:
     """Yield a table of the first `SHOWN` rows, and how many others there are."""
     if rows:
@@ -219,8 +226,7 @@ class Progress:
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
         self._lines: dict[str, Any] = {}  # the bar of each name
-        self._last: dict[str, object] = {}  # what was last shown of each name
-        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}  # what was last shown of each name
 
     def __enter__(self) -> Progress:
         return self
@@ -235,34 +241,35 @@ class Progress:
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
 
-    def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
-        """On a terminal, update the bar `name` with `words` before it and `count` behind it."""
+    def bar(self, name: str, done: int, total: int, count: str) -> None:
+        """On a terminal, update the bar `name` with `count` behind it."""
         if not self.live:
             return
         if name not in self._lines:
             self._bars.start()
             self._lines[name] = self._bars.add_task(name, count=count)
-        line, words = self._lines[name], words or name
-        self._bars.update(line, description=words, completed=done, total=total or None, count=count)
+        self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
 
     def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """Show how many bytes of the weights `name` are processed. Any thread may call this."""
-        with self._lock:
-            size = f"{total / 1e6:.0f} MB"
-            self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
-            if not self.live and self._last.get(name) != what:
-                self.say(f"{name}: {what} ({size})")
-            self._last[name] = what
+        """Show how many bytes of the weights `name` are processed."""
+        self.counted(f"{name}: {what}", done, total, "MB", 1_000_000)
 
-    def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
-        """Show `done` of `total`: as a bar on a terminal, else in at most ten lines."""
-        step = done // (100 if self.live else max(MANY, total // 10))
+    def counted(
+        self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1
+    ) -> None:
+        """Show `done` of `total`, in units: as a bar on a terminal, else in at most ten lines.
+
+        A `total` of 0 is unknown.
+        """
+        least = 100 * unit if self.live else MANY * min(unit, 1_000)
+        step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return
         self._last[what] = step
-        self.bar(what, done, total, f"{done}/{total} {noun}")
+        count = f"{done // unit} of {total // unit} {noun}" if total else f"{done // unit} {noun}"
+        self.bar(what, done, total, count)
         if not self.live:
-            self.say(f"{what}: {done} of {total} {noun}")
+            self.say(f"{what}: {count}")
 
 
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:

@@ -1,13 +1,12 @@
-"""`heedful replay` and `policy`: compare policies on recorded loops, and check rules.
+"""`heedful replay` and `policy check`: compare policies on recorded loops, and check rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, emit
+from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
@@ -37,7 +36,7 @@ Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded 
 def replay(
     source: Source = None,
     policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
-    plot: config.Plot = None,
+    plot: Annotated[Path | None, Option(help="Draw the result into this SVG file.")] = None,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -51,7 +50,7 @@ def replay(
     """
     chosen = [presets.policy(text) for text in policy or ()]
     with output.Progress() as progress:
-        records = read_records(source, progress)
+        records = read_records(source)
         left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
         policies = chosen or [one for one in PRESETS.values() if one not in left_out]
         aims = loops.aimed(records, policies)
@@ -68,7 +67,8 @@ def replay(
         if not whole.solvable:
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
         title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
-        config.write_plot(plot, draw_front(list(map(Point.of, figures)), title))
+        plot.write_text(draw_front(list(map(Point.of, figures)), title), encoding="utf-8")
+        output.say(f"picture {plot}")
     documents = list(map(loops.document, figures))
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
@@ -79,21 +79,18 @@ def replay(
     )
 
 
-FIGURES: dict[str, Any] = {
-    "÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}",
-    "calls": lambda one: one.usage.calls,
-    "tokens": lambda one: one.usage.tokens,
-    "quality": lambda one: f"{one.quality:.3f}",
-    "cannot_tell": "beyond",
-}
+FIGURES = columns(
+    "policy attempts ÷_oracle calls tokens solved lost quality regret cannot_tell",
+    **{"÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}"},
+    calls=lambda one: one.usage.calls,
+    tokens=lambda one: one.usage.tokens,
+    quality=lambda one: f"{one.quality:.3f}",
+    cannot_tell="beyond",
+)
 
 
 def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
-    # Calls and tokens are shown only if they say more than the attempts.
-    more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
-    more += "tokens " if any(one.usage.tokens for one in rows) else ""
-    names = f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell"
-    yield Table(columns(names, **FIGURES), rows)
+    yield Table(FIGURES, rows)
     if any(one.beyond for one in rows):
         yield "cannot tell: loops whose record is too short to show how they would have ended"
 
@@ -113,14 +110,7 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
         yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
 
 
-policies: Typer = group("Show policies, and prove that each of their rules can fire.")
-
-
-@policies.command("list")
-def list_policies() -> int:
-    """List the presets."""
-    heads = columns("preset rules", preset="name", rules=_describe)
-    return emit([*PRESETS.values()], heads, key="policies", text=2, document=codec.policy_to)
+policies: Typer = group()
 
 
 @policies.command()
@@ -131,7 +121,7 @@ def check(
 
     Exits with 0 if every rule can change a verdict, otherwise with 1.
     """
-    chosen = config.policy_of(policy)
+    chosen = presets.policy(config.settings(policy=policy).policy)
     found = reach(chosen)
     document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
     lines = (line for one in found for line in _describe_reach(one))
@@ -219,10 +209,10 @@ class LoopShape(Shape):
     attempts: Annotated[list[AttemptShape], Field(min_length=1)]
 
 
-def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
+def read_records(source: str | None) -> list[RecordedLoop]:
     """Return the recorded loops of a database or a file. Raises NotFound, UsageError."""
     if source is not None and source.endswith(".jsonl"):
-        return read_file(Path(source), partial(progress.counted, "reading"))
+        return read_file(Path(source))
     values = config.settings(db=source)
     scope = config.scope_of(values)
 
@@ -239,7 +229,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
     return records
 
 
-def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
+def read_file(path: Path) -> list[RecordedLoop]:
     """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -260,8 +250,6 @@ def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> 
             raise RecordFileError(str(path), line, str(error)) from error
         id = f"line {line}" if given.id is None else str(given.id)
         made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
-        if watch is not None:
-            watch(len(made), len(entries))
     return made
 
 

@@ -337,8 +337,8 @@ def _loop(text: str) -> tuple[str, Opens]:
         raise UsageError(f"--drives {text}: {error}; name an importable function") from error
 
 
-service_keys: Typer = group("Create, list and revoke the keys of the service.")
-audit: Typer = group("List what was done through the service, and verify the record.")
+service_keys: Typer = group()
+audit: Typer = group()
 BY = "the command line"
 Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
 StoreWork = Callable[[Store, Scope], Awaitable[T]]

@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections import ChainMap
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,11 +22,9 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
-from heedful.cli.output import call, drive, say
-from heedful.errors import InvalidInput, NotFound, UsageError
+from heedful.cli.output import call, drive
+from heedful.errors import InvalidInput, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import Scope, Trust
-from heedful.loop.decide import Policy
-from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.models import open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
@@ -59,20 +57,15 @@ UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
 
-def _check_plot(path: Path | None) -> Path | None:
-    if path is not None and path.suffix != ".svg":
-        raise InvalidInput("--plot", str(path), "the name of a file that ends in .svg")
-    return path
+def one_of(kind: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Return a callback for an option with one of these `names`; it raises UnknownName."""
 
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise UnknownName(kind, value, names)
+        return value
 
-PLOT = Option("--plot", callback=_check_plot, help="Draw the result into this SVG file.")
-Plot = Annotated[Path | None, PLOT]
-
-
-def write_plot(path: Path, drawing: str) -> None:
-    """Write the file of --plot, and print its name to stderr."""
-    path.write_text(drawing, encoding="utf-8")
-    say(f"picture {path}")
+    return check
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -93,8 +86,7 @@ class Settings(BaseModel):
     reading sessions, lessons that were unused for this long are removed.
 
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
-    is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
-    trace is complete `settled` seconds after its last span, if its root has ended.
+    is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -124,11 +116,8 @@ class Settings(BaseModel):
     key_required: bool = False
     workers: int | None = Field(None, ge=0, le=256)
     rate: float = Field(0.0, ge=0, le=1_000_000, allow_inf_nan=False)
-    burst: int = Field(50, ge=1, le=1_000_000)
     body: int = Field(4 * MIB, ge=1024, le=1024 * MIB)
     traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
-    concurrent: int = Field(256, ge=1, le=100_000)
-    settled: float = Field(6.0, gt=0, le=3600, allow_inf_nan=False)
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
 
 
@@ -190,17 +179,6 @@ def prepare(db: str) -> str:
         with ignored.open("a", encoding="utf-8") as file:
             file.write(f"\n/{path.name}*\n")
     return db
-
-
-def policy_of(option: str | None) -> Policy:
-    """Return the policy of the option, or else of the settings. Raises UsageError."""
-    if option is not None:
-        return policy(option)
-    try:
-        return policy(settings().policy)
-    except UsageError as error:
-        error.add_note(f"given by {_place('policy', _places({}))}")
-        raise
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -79,9 +79,6 @@ def import_(
     """
     made: Conversion | None = None
 
-    def watch(what: str, done: int, total: int) -> None:
-        progress.counted(what, done // KB, total // KB, "KB")
-
     async def read(store: Store) -> Imported:
         nonlocal made
         memory = settings.memory_of(values, store, progress.fetched)
@@ -91,7 +88,7 @@ def import_(
             if form:
                 made = await convert(form, source, converted, memory.scope)
                 source = converted
-            done = await memory.import_(source, progress=watch, **options)
+            done = await memory.import_(source, progress=partial(progress.counted, noun="KB", unit=KB), **options)
         if not dry_run:
             await check_spaces(memory)
         return done

@@ -1,4 +1,4 @@
-"""Drawings as SVG files that load nothing: policies with a Pareto front, gains with intervals."""
+"""Drawings as SVG files that load nothing: policies with a Pareto front."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from heedful.lessons.proof import Comparison
 from heedful.loop.replay import Figures
 from heedful.pages.report import cut, render
 
@@ -15,17 +14,12 @@ NAME = 60  # characters of a name
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A dot at (x, y), and a line from `low` to `high` along x. If `x` is None, only the line.
-
-    `kind` sets the colour. A mark with a `number` shows it instead of a dot.
-    """
+    """A dot at (x, y), or a `number` instead of a dot. `kind` sets the colour."""
 
     name: str
     kind: str
-    x: float | None
+    x: float
     y: float
-    low: float = 0.0
-    high: float = 0.0
     number: str = ""
 
 
@@ -92,18 +86,3 @@ def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ())
     costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
     x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
     return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=line, key=key)
-
-
-def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
-    """Draw each row's gain in percentage points with its interval. The first row is on top."""
-    marks, names = [], []
-    for place, (name, one) in enumerate(rows):
-        gain, low, high = one.uplift.gain, one.uplift.low, one.uplift.high
-        kind = one.conclusion if one.conclusion in ("helps", "hurts") else "open"
-        dot = None if gain is None else 100 * gain
-        marks.append(Mark(f"{name}: {one.conclusion}", kind, dot, -place, 100 * low, 100 * high))
-        names.append((-place, f"{cut(name, NAME)} ({one.shown} / {one.withheld})"))
-    ticks = [(-100, "−100"), (-50, "−50"), (0, "0"), (50, "+50"), (100, "+100")]
-    x = Axis("gain in points; beside each name: times shown / withheld", -100, 100, ticks)
-    y = Axis("", 0.5 - len(rows), 0.5, names)
-    return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=(), key=())

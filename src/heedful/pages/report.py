@@ -41,6 +41,7 @@ STANDING: Mapping[str, str] = {
     "open": "Interrupted at",
     "continued": "Went on degraded after",
     "best": "Went on degraded after",
+    "stopped": "Did not pass",
     "not_run": "Did not run",
 }
 # Limits of an attempt on a page: its checks, the lines of its output, characters of its feedback.
@@ -76,6 +77,11 @@ def markdown(report: Report) -> str:
 def render(template: str, **values: object) -> str:
     """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
     return _environment().get_template(template).render(**values)
+
+
+def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
+    """Write the report as one HTML page; return its path. Raises StoreUnavailable."""
+    return _write(Path(folder) / f"{report.stem}.html", html(report))
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
@@ -249,8 +255,8 @@ def verdict(report: Report) -> str:
     recovered = sum(stage.recovered for stage in report.stages)
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
-        "passed": f"Passed: every stage, {how}",
-        "degraded": "Degraded: the run went on after a stage that did not pass",
+        "passed": f"Passed: every {report.noun}, {how}",
+        "degraded": f"Degraded: the run went on after a {report.noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
@@ -279,6 +285,7 @@ def happened(stage: StageReport) -> str:
         "continued": f"{unjudged}continued degraded {tries}",
         "best": f"{unjudged}continued degraded {tries}, with attempt {stage.kept}",
         "halted": f"{unjudged}halted {tries}",
+        "stopped": f"stopped {tries}",
         "open": f"interrupted {tries}",
         "not_run": "not run",
     }[stage.action]
@@ -294,10 +301,8 @@ def cost(report: Report) -> list[str]:
     attempts = sum(len(stage.attempts) for stage in report.stages)
     retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage
-    parts = [counted(len(report.stages), "stage"), counted(attempts, "attempt")]
+    parts = [counted(len(report.stages), report.noun), counted(attempts, "attempt")]
     parts.append(counted(retries, "retry", "retries"))
-    if report.ended and report.began:
-        parts.append(f"{lasted(1000 * (report.ended - report.began))} in all")
     parts.append(f"{lasted(worked(report))} in attempts")
     parts += [counted(usage.calls, "call")] * bool(usage.calls)
     parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
