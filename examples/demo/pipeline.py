@@ -116,7 +116,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
         needed = weights.needed(values.model)
         announce([needed] if needed else [], values.cache or weights.default_cache())
         with Progress() as progress:
-            return await stack.enter_async_context(model_of(values, progress.fetched))
+            return await stack.enter_async_context(model_of(values))
     except ModelError as error:
         if not usual:
             raise

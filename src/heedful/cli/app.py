@@ -63,7 +63,13 @@ GROUPS = {
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
-# All other commands have the options --db and --json.
+# The options of each command that are settings; most commands also have --db and --json.
+SETTINGS = {
+    "run": "model policy memory holdout jobs timeout max_tokens",
+    "serve": "host port model key_required workers rate drain",
+    **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
+    **dict.fromkeys(("key", "audit"), "tenant"),
+}
 WITHOUT_DB = {"demo", "replay", "policy", "model", "judge", "db"}
 WITHOUT_JSON = {"serve", "worker"}
 
@@ -94,16 +100,31 @@ def _command(function: Callable[..., Any]) -> Any:
     return typer.main.get_command(made)
 
 
-def _set_db(value: str | None) -> None:
+def _keep(parameter: typer.CallbackParam, value: Any) -> None:
     if value is not None:
-        output.call().db = value
+        output.call().options[str(parameter.name)] = value
 
 
-DB = Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]")
+def _option(help: str, *names: str) -> Any:
+    return Option(*names, callback=_keep, help=help)
 
 
 def _shared(
-    db: Annotated[str | None, DB] = None,
+    model: Annotated[str | None, _option("The model.")] = None,
+    policy: Annotated[str | None, _option("The policy: when to stop. [default]")] = None,
+    memory: Annotated[bool | None, _option("Learn and recall.", "--memory/--no-memory")] = None,
+    holdout: Annotated[float | None, _option("Share of lessons to withhold. [0.1]")] = None,
+    jobs: Annotated[int | None, _option("Tasks at the same time. [1]")] = None,
+    timeout: Annotated[float | None, _option("Seconds for an attempt. [120]")] = None,
+    max_tokens: Annotated[int | None, _option("Tokens for an answer. [256]")] = None,
+    host: Annotated[str | None, _option("The address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, _option("The port; 0 selects a free one. [8765]")] = None,
+    key_required: Annotated[bool | None, _option("Require a key.", "--key-required")] = None,
+    workers: Annotated[int | None, _option("Jobs at a time, only on SQLite. [2]")] = None,
+    rate: Annotated[float | None, _option("Requests a second for each key. [no limit]")] = None,
+    drain: Annotated[float | None, _option("Seconds for requests to end on stop. [30]")] = None,
+    tenant: Annotated[str | None, _option("The tenant. [the setting]")] = None,
+    db: Annotated[str | None, _option("The database. [heedful.db]", "--db", "--store")] = None,
     json: Annotated[bool, Option("--json", help="Print exactly one JSON document.")] = False,
 ) -> None:
     """Declare the options that many commands share. `output.Call` receives their values."""
@@ -113,8 +134,10 @@ def _shared_options(name: str) -> list[Any]:
     options: list[Any] = _command(_shared).params
     for option in options:
         option.expose_value = False
-    lacking = {"db": WITHOUT_DB, "json": WITHOUT_JSON}
-    return [option for option in options if name not in lacking.get(option.name, ())]
+    names = {*SETTINGS.get(name, "").split()}
+    names |= {"db"} if name not in WITHOUT_DB else set()
+    names |= {"json"} if name not in WITHOUT_JSON else set()
+    return [option for option in options if option.name in names]
 
 
 class Commands(TyperGroup):
@@ -158,7 +181,8 @@ class Commands(TyperGroup):
         kept = [word for word in head if word != "--debug"] + words[end:]
         alone = options.get("standalone_mode", True)
         options["standalone_mode"] = False
-        token = output.CALL.set(output.Call(words, json="--json" in head, debug="--debug" in head))
+        running = output.Call(words, json="--json" in head, debug="--debug" in head)
+        token = output.CALL.set(running)
         try:
             code = super().main(kept, *rest, **options)
             if code == output.INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
@@ -168,6 +192,8 @@ class Commands(TyperGroup):
         except Exception as error:
             code = output.report_error(error)
         finally:
+            if running.progress:
+                running.progress.__exit__()
             output.CALL.reset(token)
         code = code if isinstance(code, int) else 0
         if alone:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -19,13 +18,24 @@ from typer import Argument, Option, Typer
 from heedful.checks.critique import calibrate
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Progress, Table, answer, columns, counted, drive, emit, following
+from heedful.cli.output import (
+    Table,
+    answer,
+    columns,
+    counted,
+    drive,
+    emit,
+    fetched,
+    following,
+    progress,
+    say,
+)
 from heedful.errors import HeedfulError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
-from heedful.store import POSTGRES, episodes, loops, needs_psycopg, search, shown
+from heedful.store import POSTGRES, episodes, needs_psycopg, search, shown
 from heedful.store.store import Db
 
 # The kind of model -> the package that it needs, and the extra that installs it.
@@ -45,7 +55,6 @@ from pg_class c where c.relnamespace = 'heedful'::regnamespace and c.relkind = '
   and c.relname not in ('schema_version', 'queue_version') and c.relname not like 'procrastinate%'
 order by 1
 """
-OPEN_LOOPS = "select id, owner, lease from loop where state = 'open' order by n"
 
 
 @dataclass(frozen=True)
@@ -58,12 +67,12 @@ class Sign:
     todo: str = ""
 
 
-def doctor(model: config.ModelName = None) -> int:
+def doctor() -> int:
     """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a check fails.
 
     It checks Python, SQLite, packages and keys of the model, weights and the database.
     """
-    values = config.settings(model=model)
+    values = config.settings()
     signs, needed = [*_machine(values)], weights.needed(values.model)
     for one in weights.known():
         embeds = values.embedder == "minilm" and one.name in config.EMBEDDER
@@ -136,16 +145,14 @@ async def _queue(values: config.Settings) -> Sign:
 
     async with PostgresQueue(values.db) as queued:
         depths = await queued.depth()
-    oldest = max((one.oldest for one in depths if one.state == "waiting"), default=0.0)
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
-    found = f"{found}; the oldest waits for {oldest:.0f} s" if oldest else found
     ill = {one.state for one in depths} & {"stalled", "failed"}
     todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
     return Sign("queue", not ill, found, todo)
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
-    """Check the tables, and the loops, vectors and episodes that this connection may read."""
+    """Check the tables, and the vectors and episodes that this connection may read."""
     if values.db.startswith(POSTGRES):
         # Row-level security protects tenants even from a statement that forgets the tenant.
         tables = db.execute(TABLES).fetchall()
@@ -157,12 +164,6 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
         todo = "restore a copy, or move the file away"
         signs = [Sign("database", check == "ok", f"{values.db}, {check}", todo)]
-    rows = db.execute(OPEN_LOOPS).fetchall()
-    idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
-    ids = ", ".join(clean(id, 60) for id in idle[:5])
-    hint = f": {ids}; heedful run … --resume continues" if ids else ""
-    running = f"{len(rows) - len(idle)} running, {len(idle)} interrupted"
-    signs.append(Sign("open loops", True, f"{running}{hint}"))
     if space := space_of(config.embedder_of(values)):
         spaces = Spaces.of(search.spaces(db, scope), space)
         signs.append(Sign("vectors", not spaces.behind, str(spaces), "heedful reembed"))
@@ -187,8 +188,7 @@ def fetch(
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache are reused."""
     values = config.settings()
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
-    with Progress() as watch:
-        path = drive(weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched))
+    path = drive(weights.fetch(one, path=source, cache=values.cache, progress=fetched))
     return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
 
 
@@ -235,13 +235,12 @@ def check_judge(
     ranked = list[tuple[str, bool]]()
 
     async def rank() -> None:
-        async with config.model_of(config.judging(values), progress.fetched) as model:
+        async with config.model_of(config.judging(values)) as model:
             async for role, right in calibrate(model):
                 ranked.append((role, right))
-                progress.bar("judging", len(ranked), 0, role)
+                progress().bar("judging", len(ranked), 0, role)
 
-    with Progress() as progress:
-        drive(rank())
+    drive(rank())
     right = Counter(role for role, better in ranked if better)
     rows = [(role, right[role], n) for role, n in Counter(role for role, _ in ranked).items()]
     path, results = config.judge_results(values)
@@ -256,7 +255,8 @@ def check_judge(
 
 
 db: Typer = group()
-PART = Option(callback=config.one_of("part", ("pre", "post", "all")), help="pre: before an update; post: after it.")
+PARTS = config.one_of("part", ("pre", "post", "all"))
+PART = Option(callback=PARTS, help="pre: before an update; post: after it.")
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
@@ -272,13 +272,11 @@ def copy_(
     """
     from heedful.store.transfer import copy
 
-    with Progress() as progress:
+    def watch(name: str, rows: int) -> None:
+        if rows:
+            say(f"{name}: {counted(rows, 'row')}")
 
-        def watch(name: str, rows: int) -> None:
-            if rows:
-                progress.say(f"{name}: {counted(rows, 'row')}")
-
-        done = copy(source, target, watch)
+    done = copy(source, target, watch)
     total = sum(done.values())
     old, new = shown(source), shown(target)
     return answer(

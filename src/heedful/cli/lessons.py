@@ -14,9 +14,8 @@ from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, following, indented, say, shorten
+from heedful.cli.output import answer, columns, counted, following, indented, progress, say, shorten
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -71,7 +70,7 @@ def seen(
         then = following("patterns", "list", error_type)
     head = f"  {mark.digest}  {clean(mark.pattern, WORDS)}" if not found.lines else ""
     if not said.strip():
-        head = f", because no line of it looks like an error; pass the line itself"
+        head = ", because no line of it looks like an error; pass the line itself"
     answer(
         {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
         f"seen: {found.count}{head}",
@@ -128,11 +127,10 @@ def _errors_in(source: str) -> str:
             raise UsageError(f"{name} is not a text in UTF-8; pass the output or the log as text")
         if len(start) < WHOLE:
             return start.decode("utf-8", "replace")
-        with output.Progress() as progress:
-            return "\n".join(error_lines(_lines(start, file, progress)))
+        return "\n".join(error_lines(_lines(start, file)))
 
 
-def _lines(start: bytes, file: IO[bytes], progress: output.Progress) -> Iterator[str]:
+def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
     """Yield the lines of `start` and of the rest of `file`, and show how much is read."""
     done, total = 0, 0  # bytes; a pipe has no size
     with suppress(OSError):
@@ -140,7 +138,7 @@ def _lines(start: bytes, file: IO[bytes], progress: output.Progress) -> Iterator
     for line in chain(start.splitlines(), iter(partial(file.readline, WHOLE), b"")):
         yield line.decode("utf-8", "replace")
         done += len(line) + 1
-        progress.counted("reading", done, total, "KB", 1_000)
+        progress().counted("reading", done, total, "KB", 1_000)
 
 
 def recall(
@@ -267,11 +265,10 @@ def reembed() -> int:
             todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
             what = "recall compares words here, which needs no vectors"
             raise UsageError(f"{what}; for meanings {todo}")
-        watch = partial(progress.counted, "embedding", noun="examples")
+        watch = partial(progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
     rest = "stopped; heedful reembed continues where it stopped"
-    with output.Progress() as progress:
-        done, spaces = ask(embed, progress=progress.fetched, stopped=rest)
+    done, spaces = ask(embed, stopped=rest)
     words = f"{counted(done, 'example')} embedded; {spaces}"
     return answer({"embedded": done, **asdict(spaces)}, words)

@@ -41,7 +41,10 @@ def why(
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure], Sequence[str]]:
-        stored = await loop_of(memory, loop)
+        newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
+        stored = newest[0] if newest else await loop_of(memory, loop)
+        if stored.head.stage is not None and newest:
+            stored = await loop_of(memory, stored.head.stage.run)
         if is_run(stored):
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
@@ -96,10 +99,7 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(
-    stored: StoredLoop,
-    explanation: Explanation,
-    shown: Sequence[Exposure],
-    told: Sequence[str],
+    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure], told: Sequence[str]
 ) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
@@ -150,15 +150,17 @@ def _text(value: Any) -> str:
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` means the newest loop, or its run if it is a stage. If only a run and its stages begin
-    with `name`, returns the run. Raises NotFound, UsageError.
+    `last` means the newest run. If only a run and its stages begin with `name`, returns the run.
+    Raises NotFound, UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
-        if name == "last" and (newest := await memory.store.read(memory.scope, loops.newest, 1)):
-            stage = newest[0].head.stage
-            return await loop_of(memory, stage.run) if stage else newest[0]
+        if name == "last":
+            if runs := await newest_runs(memory, 1):
+                return runs[0]
+            where = f"{memory.store.url}; no pipeline has run in this scope"
+            raise NotFound("loop", name, where) from None
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
@@ -195,8 +197,7 @@ def ask(
     """
 
     async def read(memory: Memory) -> Report:
-        newest = await newest_runs(memory, 1) if run == "last" else []
-        stored = newest[0] if newest else await loop_of(memory, run)
+        stored = await loop_of(memory, run)
         if not is_run(stored):
             hint = f"heedful why {stored.id} explains it, heedful runs lists runs"
             raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")

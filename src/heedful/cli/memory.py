@@ -16,9 +16,9 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.app import PLAIN, group
-from heedful.cli.output import Progress, answer, call, columns, counted, emit, following, when
-from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
+from heedful.cli.app import PLAIN, Group, group
+from heedful.cli.output import answer, columns, counted, emit, following, indented, when
+from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
 from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.lesson import ORDER
@@ -30,8 +30,7 @@ from heedful.loop.record import clean
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.pages.plot import forest
-from heedful.store import episodes, exposures
+from heedful.store import exposures
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -79,13 +78,12 @@ def show_waiting(id: Id) -> int:
 def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
     yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
     came = held.provenance
+    texts = asdict(held.example) if held.example else {}
     lines = {"pattern": held.pattern, "lesson": held.lesson}
-    for name in ("task", "rejected", "wrong", "accepted") if held.example else ():
-        lines[name] = getattr(held.example, name)
+    lines |= {name: texts.get(name, "") for name in ("task", "rejected", "wrong", "accepted")}
     lines |= {"tags": ", ".join(held.tags), "sources": ", ".join(came.sources) or "no source"}
-    for name, ids in (("from", came.parents), ("into", came.children)):
-        lines[name] = f"example {', '.join(map(str, ids))}" if ids else ""
-    yield from (f"{name:<9} {clean(text, WORDS)}" for name, text in lines.items() if text)
+    lines |= {"from": ", ".join(map(str, came.parents)), "into": ", ".join(map(str, came.children))}
+    yield from (f"{name:<9} {indented(text, 10)}" for name, text in lines.items() if text)
     for seen in came.sightings:
         where = clean(seen.source or seen.loop or "no source", BRIEF)
         yield f"seen      {when(seen.at)}, {seen.trust}, {where}: {clean(seen.text, BRIEF)}"
@@ -186,7 +184,7 @@ def _state(source: str, trust: Any, by: str, why: str, waiting: bool = False) ->
     return answer(record, words + more, following("trust", "list"))
 
 
-dreams: Typer = Typer(add_completion=False, **PLAIN)
+dreams: Typer = Typer(cls=Group, add_completion=False, **PLAIN)
 
 
 @dreams.callback(invoke_without_command=True)
@@ -200,15 +198,11 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
-    with Progress() as progress:
-        work, unchanged = partial(consolidate, **options), "stopped; nothing was changed"
-        one = ask(work, progress=progress.fetched, stopped=unchanged)
+    one = ask(partial(consolidate, **options), stopped="stopped; nothing was changed")
     then: list[object] = ["lessons"]
-    if dry_run and one.done:
-        then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
-    elif one.done:
-        then = ["dream", "show", one.id]
-    return answer(dream_document(one), *_describe_dream(one), following(*then))
+    if one.done:
+        then = ["dream", "--mode", mode] if dry_run else ["dream", "show", one.id]
+    return answer(_dream_document(one), *_describe_dream(one), following(*then))
 
 
 def _what(one: Dream) -> str:
@@ -224,7 +218,7 @@ def list_dreams(limit: Limit = 20) -> int:
     """List the dreams and what they did. If a dream did nothing, the reason is shown."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
-    options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
+    options: Any = {"empty": "no dream yet", "then": then, "document": _dream_document}
     return emit(found, DREAMS, key="dreams", text=2, **options)
 
 
@@ -234,7 +228,7 @@ def show_dream(id: Id) -> int:
     one = ask(lambda memory: Dreams(memory).show(id))
     undo = one.done and one.undone is None
     then = following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]))
-    return answer(dream_document(one), *_describe_dream(one), then)
+    return answer(_dream_document(one), *_describe_dream(one), then)
 
 
 @dreams.command()
@@ -246,7 +240,7 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     return answer(record, words, following("dream", "log"))
 
 
-def dream_document(one: Dream) -> dict[str, Any]:
+def _dream_document(one: Dream) -> dict[str, Any]:
     """Return a dream as JSON data, with the differences between merged texts."""
     proposals = [{**asdict(each), "differs": _differences(one, each)} for each in one.proposals]
     return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
@@ -264,14 +258,12 @@ def _describe_dream(one: Dream) -> Iterator[str]:
     undone = f", rolled back {when(one.undone)}" if one.undone is not None else ""
     yield f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}"
     for proposal in one.proposals[:SHOWN]:
-        differs = _differences(one, proposal)
         yield f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}"
-        text = one.texts.get(proposal.survivor, "")
-        if proposal.survivor:
-            yield f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}"
-        for id in proposal.members[:SHOWN]:
-            differ = f"; differs: {clean(differs[id], WORDS)}" if differs.get(id) else ""
-            yield f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}"
+        if text := one.texts.get(proposal.survivor):
+            yield f"  into {proposal.survivor}: {clean(text, WORDS)}"
+        for id, differs in _differences(one, proposal).items():
+            text = clean(one.texts[id], WORDS)
+            yield f"  {id}: {text}" + (f"; differs: {clean(differs, WORDS)}" if differs else "")
     if len(one.proposals) > SHOWN:
         yield f"and {counted(len(one.proposals) - SHOWN, 'other proposal')}; --json shows them"
     for veto, pairs in one.vetoes.items():
@@ -289,11 +281,7 @@ RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
 
 
 def proof(
-    limit: Limit = 10,
-    restore: Annotated[int | None, RESTORE] = None,
-    by: By = "",
-    why: Why = "",
-    plot: Plot = None,
+    limit: Limit = 10, restore: Annotated[int | None, RESTORE] = None, by: By = "", why: Why = ""
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
@@ -319,9 +307,6 @@ def proof(
     lessons = [{**asdict(one), **{k: (it or {}).get(k) for k in KEPT}} for it, one in pairs]
     rest = {"pending": found.pending, "ended": ended, "holdout": holdout}
     lines = _describe_proof(found, pairs, _nothing_withheld(found, ended, holdout))
-    if plot is not None:
-        rows = [(WHOLE, found.pooled), *((_name(*pair), pair[1]) for pair in pairs)]
-        write_plot(plot, forest(rows, "Right at once: lessons shown against withheld"))
     return answer({"pooled": found.pooled, "lessons": lessons, **rest}, *lines)
 
 
@@ -382,7 +367,7 @@ def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
 
 
 AGAIN = "heedful reflect --waiting tries again"
-BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
+BUSY = f"another process works on it, or was killed: later {AGAIN}"
 SIGNALS = 5
 NAME = 60
 
@@ -400,7 +385,6 @@ class Result:
 def reflect(
     files: Annotated[list[Path] | None, Argument(help="Files of traces.")] = None,
     waiting: Annotated[bool, Option("--waiting", help="Reflect on stored episodes.")] = False,
-    model: Annotated[str | None, Option("--model", help="Writes the lessons. [rules]")] = None,
     trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
     keep: Annotated[bool, Option("--store/--no-store", help="Store the lessons.")] = True,
 ) -> int:
@@ -414,36 +398,30 @@ def reflect(
     if trust not in ("external", "operator"):
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
-    values, results = config.settings(model=model), list[Result]()
-    model = None if model == config.NONE else model
+    values, results = config.settings(), list[Result]()
+    model = "model" in output.call().options and values.model != config.NONE
     damage: UsageError | None = None
 
-    async def work(store: Store) -> int:
-        """Fill `results`; return how many episodes still wait because other processes hold them."""
-        nonlocal damage
+    async def work(store: Store) -> None:
+        """Fill `results`."""
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:
-                opened = config.model_of(values, progress.fetched)
+                opened = config.model_of(values)
                 options["model"] = await stack.enter_async_context(opened)
             found = _from_waiting(**options)
             if files:
                 found = _from_files(files, **options, trust=trust, store=keep)
-            try:
-                async for result in found:
-                    results.append(result)
-                    progress.bar("reflecting", len(results), 0, counted(len(results), "episode"))
-                    if model:
-                        progress.say(f"{result.name}: {result.error or 'reflected on'}")
-            except UsageError as error:
-                damage = error
-        scope = config.scope_of(values)
-        return 0 if files else (await store.read(scope, episodes.counts)).get("waiting", 0)
+            async for result in found:
+                results.append(result)
+                output.progress().counted("reflecting", len(results), 0, "episodes")
 
     rest = "stopped; what was reflected on is kept, the same command does the rest"
-    with Progress() as progress:
-        left = config.ask_store(values, work, new=bool(files), stopped=rest)
-    return _report(results, left, damage)
+    try:
+        config.ask_store(values, work, new=bool(files), stopped=rest)
+    except UsageError as error:
+        damage = error
+    return _report(results, damage)
 
 
 async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Result]:
@@ -452,7 +430,7 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
         for number, episode in enumerate(read(file), 1):
             name = f"{file.name}:{clean(episode.id, NAME) or number}"
             work = learn.reflect(episode, on_model_error="raise", **options)
-            yield await _result(Result(name, episode), work)
+            yield await _result(name, work, episode)
         if not number:
             yield Result(file.name)
 
@@ -460,24 +438,23 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
 async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
     began = time.time()
     while True:
-        result = Result("episode")
-        await _result(result, learn.reflect_waiting(before=began, **options))
-        if result.reflected is not None:
-            result.name = clean(result.reflected.reflection.source, NAME)
-        elif not result.error:
+        result = await _result("episode", learn.reflect_waiting(before=began, **options))
+        if result.reflected is None and not result.error:
             return
         yield result
 
 
-async def _result(result: Result, work: Awaitable[learn.Reflected | None]) -> Result:
-    """Await `work`; add its result or the model's error to `result`. Raises ModelUnavailable."""
+async def _result(
+    name: str, work: Awaitable[learn.Reflected | None], episode: Episode | None = None
+) -> Result:
+    """Await `work`; return its result or the model's error. Raises ModelUnavailable."""
     try:
-        result.reflected = await work
+        found = await work
     except ModelUnavailable:
         raise
     except ModelError as error:
-        result.error = str(error)
-    return result
+        return Result(name, episode, error=str(error))
+    return Result(name if episode or not found else found.reflection.source, episode, found)
 
 
 def _describe_result(result: Result) -> Iterator[str]:
@@ -523,42 +500,33 @@ def _stored_as(found: learn.Reflected) -> str:
     return f"{kept}, waits in quarantine: {found.release}" if found.release else kept
 
 
-def _report(results: Sequence[Result], left: int, damage: UsageError | None) -> int:
+def _report(results: Sequence[Result], damage: UsageError | None) -> int:
     some = [one.reflected for one in results if one.reflected is not None]
     new = [one for one in some if one.stored and not (one.known or one.again)]
-    known = [one for one in some if (one.known or one.again) and not one.busy]
-    failed, others = sum(bool(one.error) for one in results), left + sum(one.busy for one in some)
-    words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"
-    words += f", {others} left to others" if others else ""
-    words += f", {failed} failed" if failed else ""
+    known = sum(bool(one.known or one.again) and not one.busy for one in some)
+    failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
+    words += "".join(
+        f", {n} {what}" for n, what in ((busy, "left to others"), (failed, "failed")) if n
+    )
     then = following("lessons") if new and not failed else ""
     if then and any(one.release for one in new):
         then = following("quarantine", "list")
-    record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
-    if damage is None or not call().json:
+    record = {"episodes": list(map(_document, results)), "failed": failed}
+    if damage is None or not output.call().json:
         lines = (line for result in results for line in _describe_result(result))
         answer(record, *lines, words, then)
-    if not call().json:
-        notes = {BUSY.replace("on it,", "on the rest,"): left, AGAIN: failed}
-        for note in (note for note, number in notes.items() if number):
-            output.say(f"heedful: {note}")
+    if failed and not output.call().json:
+        output.say(f"heedful: {AGAIN}")
     return int(failed > 0) if damage is None else output.report_error(damage, **record)
 
 
 def _document(result: Result) -> dict[str, Any]:
-    def parts(record: Any, names: str) -> dict[str, Any]:
-        return {name: getattr(record, name) for name in names.split()}
-
-    head: dict[str, Any] = {"name": result.name, "error": result.error}
-    if result.episode is not None:
-        head |= parts(result.episode, "outcome task digest")
-    found = result.reflected
-    if found is None:
-        return {**head, "reflection": None}
-    lesson = "text importance trust state tags source meta"
-    head["reflection"] = parts(found.reflection, lesson)
-    head["strategy"] = found.strategy and parts(found.strategy, lesson)
-    stored = [{**asdict(one), "release": one.release} for one in found.stored]
-    head |= {"stored": stored, "release": found.release}
-    names = "signals claims dropped known again busy usage importance confidence"
-    return head | parts(found, names)
+    found, episode = result.reflected, result.episode
+    document: dict[str, Any] = {"name": result.name, "error": result.error, "reflection": None}
+    if episode is not None:
+        document |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
+    if found is not None:
+        names = ("release", "importance", "confidence")
+        document |= {**asdict(found), **{name: getattr(found, name) for name in names}}
+    return document

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -41,8 +41,6 @@ class Interrupted(Exception):
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods for which commands have options of the same names.
-OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
     (errors.UsageError, 2),
@@ -55,12 +53,13 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 @dataclass
 class Call:
-    """The running command line, with the values of the options that all commands share."""
+    """The running command line; `options` are the settings that are given as options."""
 
     arguments: Sequence[str] = ()
     json: bool = False
     debug: bool = False
-    db: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    progress: Progress | None = None
 
 
 CALL: ContextVar[Call] = ContextVar("call")
@@ -79,8 +78,22 @@ def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
+def progress() -> Progress:
+    """Return the progress of the running command, which ends when a result is printed."""
+    running = call()
+    running.progress = running.progress or Progress()
+    return running.progress
+
+
+def fetched(name: str, done: int, total: int, what: str) -> None:
+    """Show how many bytes of the weights `name` are processed."""
+    progress().counted(f"{name}: {what}", done, total, "MB", 1_000_000)
+
+
 def show(text: object = "") -> None:
     """Print a result to stdout."""
+    if call().progress:
+        progress().__exit__()
     print(text, flush=True)
 
 
@@ -207,7 +220,7 @@ def following(*words: object, db: str | None = None) -> str:
     """Return the line `Next: heedful …` with a command, and --db unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
-    db = db or call().db
+    db = db or call().options.get("db")
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
@@ -232,8 +245,7 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._lines:
-            self._bars.stop()
+        self._bars.stop()
 
     def say(self, text: Any) -> None:
         """Print a line of text (or rich's Text) above the bars, cut at the terminal's width."""
@@ -250,13 +262,7 @@ class Progress:
             self._lines[name] = self._bars.add_task(name, count=count)
         self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
 
-    def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """Show how many bytes of the weights `name` are processed."""
-        self.counted(f"{name}: {what}", done, total, "MB", 1_000_000)
-
-    def counted(
-        self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1
-    ) -> None:
+    def counted(self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1) -> None:
         """Show `done` of `total`, in units: as a bar on a terminal, else in at most ten lines.
 
         A `total` of 0 is unknown.
@@ -280,48 +286,39 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
-    pressed, ended = threading.Event(), threading.Event()
-    cancels: list[Callable[[], object]] = []
-
-    async def watch() -> T:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))
-        if pressed.is_set():
-            task.cancel()
-        return await task
-
     def give_up() -> None:
-        if not ended.wait(GRACE_SECONDS):
-            say(f"heedful: {last_words()}")
-            os._exit(INTERRUPTED)
+        say(f"heedful: {last_words()}")
+        os._exit(INTERRUPTED)
+
+    late = threading.Timer(GRACE_SECONDS, give_up)
+    late.daemon, late.name = True, "heedful-leave"
 
     def press(signum: int, frame: object) -> None:
-        if pressed.is_set():
+        if late.is_alive():
             os._exit(INTERRUPTED)
-        pressed.set()
-        threading.Thread(target=give_up, name="heedful-leave", daemon=True).start()
-        for cancel in cancels:
-            cancel()
+        late.start()
+        loop.call_soon_threadsafe(task.cancel)
 
-    before = signal.signal(signal.SIGINT, press)
+    before = signal.getsignal(signal.SIGINT)
     try:
-        return asyncio.run(watch())
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(work)
+            signal.signal(signal.SIGINT, press)
+            return loop.run_until_complete(task)
     except asyncio.CancelledError:
         raise Interrupted(last_words()) from None
     except SystemExit as error:
         raise errors.UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
     finally:
-        ended.set()
+        late.cancel()
         signal.signal(signal.SIGINT, before)
 
 
 def report_error(error: BaseException, **more: Any) -> int:
     """Print the error, with --json as one document that includes `more`. Return its exit code."""
     kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
-    if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
-        message = f"--{error}"
-    elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
+    if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
     elif hasattr(error, "format_message"):  # an error in the command line
         message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
@@ -329,7 +326,7 @@ def report_error(error: BaseException, **more: Any) -> int:
             say(message)
             return code
         if command is not None and not call().json:
-            message = f"{message.rstrip('.')}; see {command.command_path} --help"
+            message = f"{message.rstrip('.')} (see {command.command_path} --help)"
         kind = "UsageError"
     else:
         hint = "" if call().debug else "; run it again with --debug for the traceback"

@@ -18,11 +18,11 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
-from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
+from heedful.errors import NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
-from heedful.loop.decide import Policy, triggers
+from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import Figures, RecordedLoop
@@ -49,15 +49,14 @@ def replay(
     loop under the policy. --plot draws cost against quality.
     """
     chosen = [presets.policy(text) for text in policy or ()]
-    with output.Progress() as progress:
-        records = read_records(source)
-        left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
-        policies = chosen or [one for one in PRESETS.values() if one not in left_out]
-        aims = loops.aimed(records, policies)
-        figures = list[Figures]()
-        for done, one in enumerate([loops.WHOLE, *policies]):
-            progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
-            figures += replays.compare(aims, [one])
+    records = read_records(source)
+    left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
+    policies = chosen or [one for one in PRESETS.values() if one not in left_out]
+    aims = loops.aimed(records, policies)
+    figures = list[Figures]()
+    for done, one in enumerate([loops.WHOLE, *policies]):
+        output.progress().counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
+        figures += replays.compare(aims, [one])
     whole = replace(figures.pop(0), beyond=0)  # how the recorded loops ended is known
     notes = [f"{one.name} is left out: no scores for its goals are recorded" for one in left_out]
     notes += _caveats(records, policies)
@@ -184,14 +183,12 @@ def _reach_document(found: Reach) -> dict[str, Any]:
 NOT_PASSED = record.Finding("recorded", "not passed")
 Number = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Goals = tuple[record.Goal, ...]
 
 
 class AttemptShape(Shape):
     """An attempt in a file of recorded loops."""
 
-    candidate: JsonValue = None
-    digest: Annotated[str, Field(min_length=1)] | None = None
+    candidate: JsonValue
     passed: bool | None = None
     findings: list[record.Finding] | None = None
     scores: dict[str, Number] | None = None
@@ -242,35 +239,24 @@ def read_file(path: Path) -> list[RecordedLoop]:
             record.check_goals(goals)
             attempts: list[record.Attempt] = []
             for number, one in enumerate(given.attempts, 1):
-                attempts.append(_parse_attempt(number, one, goals, attempts))
+                attempts.append(_parse_attempt(number, one, attempts))
             quality = tuple(one.quality for one in given.attempts if one.quality is not None)
-            if quality and len(quality) < len(attempts):
-                raise InvalidInput("quality", quality, "given for all attempts of a loop, or none")
+            id = f"line {line}" if given.id is None else str(given.id)
+            made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
-        id = f"line {line}" if given.id is None else str(given.id)
-        made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
     return made
 
 
 def _parse_attempt(
-    number: int, given: AttemptShape, goals: Goals, before: Sequence[record.Attempt]
+    number: int, given: AttemptShape, before: Sequence[record.Attempt]
 ) -> record.Attempt:
-    if given.candidate is None and given.digest is None:
-        raise UsageError(f"attempt {number} has no candidate; give one, or its digest")
-    if given.passed is None and given.findings is None and given.scores is None:
-        raise UsageError(f"attempt {number} has no verdict; give passed, findings or scores")
-    candidate = record.Candidate(given.digest or "")
-    if given.candidate is not None:
-        candidate = record.Candidate.of(given.candidate)
-        candidate = replace(candidate, digest=given.digest or candidate.digest)
-    evaluation = record.Evaluation((*(given.findings or ()),), given.scores or {}, met=given.met)
-    passes = evaluation.passes(goals)
-    if given.passed and not passes:
-        why = triggers(evaluation, goals)[0]
-        allowed = f"false: it has an error finding, or misses a goal ({why.code}: {why.detail})"
-        raise InvalidInput(f"passed of attempt {number}", True, allowed)
-    if given.passed is False and passes:
-        evaluation = replace(evaluation, findings=(*evaluation.findings, NOT_PASSED))
+    if (given.passed is None) == (given.findings is None and given.scores is None):
+        raise UsageError(f"attempt {number} needs either passed, or findings and scores")
+    findings = (*(given.findings or ()),)
+    if given.passed is False:
+        findings = (NOT_PASSED,)
+    candidate = record.Candidate.of(given.candidate)
+    evaluation = record.Evaluation(findings, given.scores or {}, met=given.met)
     usage = given.usage or record.Usage(calls=1)
     return record.Attempt(number, candidate, evaluation, usage, find_near_repeat(candidate, before))

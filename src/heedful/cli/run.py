@@ -94,15 +94,8 @@ class Job:
 
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
-    model: config.ModelName = None,
     name: Annotated[str | None, Option("--run", help="The run's name. [file and number]")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue this or the newest run.")] = False,
-    memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
-    holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
-    policy: Annotated[str | None, Option(help="The policy: when to stop. [default]")] = None,
-    jobs: Annotated[int | None, Option(help="Tasks at the same time. [1]")] = None,
-    timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
-    max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
 ) -> int:
     """Drive every task of a file until its answer passes or a rule stops the loop.
@@ -111,9 +104,7 @@ def run(
     resumed. Stored answers are not requested from the model again. At the end, a page in the folder
     `reports` shows every attempt, what was wrong with it, and what memory told.
     """
-    limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
-    learning = {"memory": memory, "holdout": holdout}
-    values = config.settings(model=model, policy=policy, **learning, **limits)
+    values = config.settings()
     if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
@@ -134,27 +125,24 @@ def run(
 async def _drive(job: Job) -> None:
     """Run the job. If the model does not open, no run name is taken and no file is created."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
-    with output.Progress() as progress:
-        async with (
-            config.model_of(values, progress.fetched) as model,
-            config.stored(values, new=not job.resume) as store,
-        ):
-            find = _existing_run if job.resume else _new_run
-            job.name = await find(store, scope, job)
-            say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
-            progress.bar("running", 0, total, f"0/{total}")
+    progress = output.progress()
+    async with config.model_of(values) as model, config.stored(values, new=not job.resume) as store:
+        find = _existing_run if job.resume else _new_run
+        job.name = await find(store, scope, job)
+        say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
+        progress.bar("running", 0, total, f"0/{total}")
 
-            def watch(row: Row) -> None:
-                job.rows.append(row)
-                number = f"{len(job.rows)}/{total}"
-                progress.say(str(row) if progress.live else f"{number} {row}")
-                progress.bar("running", len(job.rows), total, number)
+        def watch(row: Row) -> None:
+            job.rows.append(row)
+            number = f"{len(job.rows)}/{total}"
+            progress.say(str(row) if progress.live else f"{number} {row}")
+            progress.bar("running", len(job.rows), total, number)
 
-            memory = config.memory_of(values, store, progress.fetched) if values.memory else None
-            writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
-            await _batch(job, watch, **options, timeout=values.timeout)
-            job.page = await _write_page(store, scope, job)
+        memory = config.memory_of(values, store) if values.memory else None
+        writer = Writer(model, job.system, max_tokens=values.max_tokens)
+        options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+        await _batch(job, watch, **options, timeout=values.timeout)
+        job.page = await _write_page(store, scope, job)
 
 
 async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
@@ -307,7 +295,6 @@ def _stem(path: Path) -> str:
 def demo(
     full: Annotated[bool, Option("--full", help="Run all tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
-    model: config.ModelName = None,
     tasks: Annotated[Path | None, Option(help="Another file of tasks. [house rules]")] = None,
     out: Annotated[Path | None, Option(help="The folder for results. [out/demo]")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Delete earlier results first.")] = False,
@@ -319,7 +306,7 @@ def demo(
     pipeline of checked stages runs instead; the first attempts of two stages fail. If you stop the
     demo, the same command continues it.
     """
-    values = config.settings(model=model)
+    values = config.settings()
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):

@@ -20,9 +20,10 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option, Typer
 
 from heedful.checks.loading import load
+from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Progress, answer, columns, counted, emit, following, say, show, when
+from heedful.cli.output import answer, columns, counted, emit, following, say, show, when
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
@@ -46,24 +47,13 @@ Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
 
-def serve(
-    host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, Option(help="The port; 0 selects a free one. [8765]")] = None,
-    model: config.ModelName = None,
-    key_required: Annotated[bool | None, Option("--key-required", help="Require a key.")] = None,
-    workers: Annotated[int | None, Option(help="Jobs at a time, only on SQLite. [2]")] = None,
-    rate: Annotated[float | None, Option(help="Requests a second for each key. [no limit]")] = None,
-    drain: Annotated[float | None, Option(help="Seconds for requests to end on stop. [30]")] = None,
-    telemetry: Telemetry = False,
-    telemetry_content: Content = False,
-) -> int:
+def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
     If no key exists, the service listens on this machine only, and every caller may do everything.
     As soon as `heedful key create` has created a key, callers need one.
     """
-    options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
-    values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
+    values = config.settings()
     if values.workers and values.db.startswith(POSTGRES):
         what = "but on PostgreSQL no work is done in the service's process"
         todo = f"start heedful worker --concurrency {values.workers}"
@@ -222,7 +212,6 @@ def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Run the waiting jobs, then exit.")] = False,
-    model: Annotated[str | None, Option("--model", help="Writes lessons. [the setting]")] = None,
     drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
@@ -237,7 +226,7 @@ def worker(
     HEEDFUL_REFLECTION_MODE is lite. They neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is
     false.
     """
-    values = config.settings(model=model)
+    values = config.settings()
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
     config.look_here()
@@ -255,14 +244,13 @@ def worker(
         todo = "heedful worker --once runs the waiting jobs; other workers need a postgresql:// URL"
         raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
-    with exporting(telemetry, telemetry_content), Progress() as progress:
-        work = _work(values, model not in (None, config.NONE), once, limits, options, progress)
+    with exporting(telemetry, telemetry_content):
+        asks = "model" in output.call().options and values.model != config.NONE
+        work = _work(values, asks, once, limits, options)
         return asyncio.run(_until_signal(work))
 
 
-async def _work(
-    values: config.Settings, asks: bool, once: bool, limits: Any, options: Any, progress: Progress
-) -> int:
+async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, options: Any) -> int:
     counts = Counter[str]()
 
     def listener(job: Job, what: str) -> None:
@@ -271,15 +259,15 @@ async def _work(
         counts.update(end for end in ("done", "given up") if what.startswith(end))
         given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
         about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
-        progress.say(clean(f"{about}: {what}", WORDS))
+        say(clean(f"{about}: {what}", WORDS))
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(config.stored(values))
         if asks:  # otherwise nothing is downloaded
-            model: Any = await stack.enter_async_context(config.model_of(values, progress.fetched))
+            model: Any = await stack.enter_async_context(config.model_of(values))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
-        embedder = config.embedder_of(values, progress.fetched)
+        embedder = config.embedder_of(values)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
         options["listener"] = listener
         try:
@@ -299,7 +287,7 @@ async def _work(
                     await work.defer("embed", scope)
                 await work.drain()
         finally:
-            progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
+            say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
         return 1 if counts["given up"] else 0
 
 
@@ -340,7 +328,6 @@ def _loop(text: str) -> tuple[str, Opens]:
 service_keys: Typer = group()
 audit: Typer = group()
 BY = "the command line"
-Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
 Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
 KEYS = columns(
@@ -353,15 +340,13 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(
-    tenant: str | None, work: StoreWork[T], entry: Entry | None = None, *, new: bool = False
-) -> tuple[T, str]:
+def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> tuple[T, str]:
     """Open the store; return the result of `work` and the name of the tenant.
 
     An audit `entry` is written in the same transaction as the data that `work` writes. `new`
     allows a database file that does not exist yet.
     """
-    values = config.settings(tenant=tenant)
+    values = config.settings()
 
     async def call(store: Store) -> T:
         with Effects():
@@ -381,7 +366,6 @@ def create(
     name: Annotated[str, Option(help="A name for the user of the key.")],
     may: Annotated[config.Texts, Option(help="The permissions, as below. [read,write]")] = None,
     project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
-    tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
 ) -> int:
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
@@ -397,7 +381,7 @@ def create(
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
         return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
 
-    (key, secret), whose = _ask(tenant, make, ("key.create", name, given), new=True)
+    (key, secret), whose = _ask(make, ("key.create", name, given), new=True)
     where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
@@ -405,42 +389,37 @@ def create(
 
 
 @service_keys.command("list")
-def list_keys(tenant: Tenant = None) -> int:
+def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-    found, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.newest, config.MOST))
+    found, whose = _ask(lambda store, scope: store.read(scope, keys.newest, config.MOST))
     empty = f"tenant {whose} has no key; heedful key create makes one"
     return emit(found, KEYS, key="keys", text=3, empty=empty, document=_document)
 
 
 @service_keys.command()
-def revoke(
-    id: Annotated[str, Argument(help="A key from the list, or its id.")], tenant: Tenant = None
-) -> int:
+def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key. Every service refuses it from now on."""
     entry: Entry = ("key.revoke", keys.id_of(id), {})
-    key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    key, _ = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
 
 
 @audit.command("list")
-def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
+def list_audit(limit: config.Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
-    rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    rows, whose = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
     empty = f"nothing was done in tenant {whose} yet"
     return emit(rows, AUDIT, key="audit", text=4, empty=empty)
 
 
 @audit.command()
-def verify(
-    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
-    tenant: Tenant = None,
-) -> int:
+def verify(kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "") -> int:
     """Check that no row of the audit was changed or removed, by the hashes that link the rows.
 
     The command prints the last hash; keep it in another place. If you pass it later as --kept HASH,
     the command also finds out whether all rows were rewritten.
     """
-    found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
+    found, _ = _ask(lambda store, scope: store.apart(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
     ill = f"{found.what}; something other than heedful wrote to the database"
     answer(found, ill if found.broken else well)

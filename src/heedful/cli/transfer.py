@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from typer import Argument, Option
 
 from heedful.cli import output, settings
-from heedful.cli.lessons import check_spaces
-from heedful.cli.output import Table, answer, call, columns, counted, following, say, shorten
+from heedful.cli.output import Table, answer, columns, counted, following, shorten
 from heedful.cli.settings import By, DryRun, Why
 from heedful.compat.imports import Conversion, Form, convert
 from heedful.errors import UsageError
@@ -26,7 +24,7 @@ KB = 1_000
 
 
 def export(
-    file: Annotated[str, Argument(help="The file to write; - is standard output.")],
+    file: Annotated[Path, Argument(help="The file to write.")],
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
@@ -34,35 +32,24 @@ def export(
     The file contains the lessons with their examples, sightings, sources and rulings. Its last line
     shows whether the file is complete. `heedful db copy` copies the proof, too.
     """
-    if file == "-" and call().json:
-        raise UsageError("--json and an export cannot both go to standard output; name a file")
-    if file != "-" and not force and Path(file).is_file():
-        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
-    target = sys.stdout.buffer if file == "-" else file
-    with output.Progress() as progress:
-        watch = partial(progress.counted, noun="lessons")
-        options: Any = {"force": force, "progress": watch}
-        done = settings.ask(
-            lambda memory: memory.export(target, **options),
-            progress=progress.fetched,
-            stopped="stopped; nothing was written under that name",
-        )
-    size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
-    if file == "-":
-        say(size)
-        return 0
+    if not force and file.is_file():
+        raise UsageError(f"{str(file)!r} exists; name another file, or overwrite it with --force")
+    rest = "stopped; nothing was written under that name"
+    done = settings.ask(lambda memory: memory.export(str(file), force=force), stopped=rest)
+    words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     then = following("import", file, db="another.db")
-    return answer({"file": file, **asdict(done)}, size, then)
+    return answer({"file": str(file), **asdict(done)}, words, then)
 
 
-From = Annotated[Form | None, Option("--from", help="What the file of an earlier system holds.")]
+FORMS = settings.one_of("form", get_args(Form))
+FROM = Option("--from", callback=FORMS, help="What the file of an earlier system holds.")
 CONVERTED = columns("lesson kind tags seen", lesson="text")
 REFUSED = columns("reason cure row")
 
 
 def import_(
-    file: Annotated[str, Argument(help="The file to read; - is standard input.")],
-    form: From = None,
+    file: Annotated[str, Argument(help="The file to read.")],
+    form: Annotated[str | None, FROM] = None,
     trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
@@ -81,24 +68,21 @@ def import_(
 
     async def read(store: Store) -> Imported:
         nonlocal made
-        memory = settings.memory_of(values, store, progress.fetched)
+        memory = settings.memory_of(values, store)
         options: Any = {"trust": trust, "by": by, "why": why, "dry_run": dry_run}
-        source: Any = sys.stdin.buffer if file == "-" else file
+        options["progress"] = partial(output.progress().counted, noun="KB", unit=KB)
+        source: Any = file
         with TemporaryFile() as converted:
             if form:
                 made = await convert(form, source, converted, memory.scope)
                 source = converted
-            done = await memory.import_(source, progress=partial(progress.counted, noun="KB", unit=KB), **options)
-        if not dry_run:
-            await check_spaces(memory)
-        return done
+            return await memory.import_(source, **options)
 
     values = settings.settings()
     if dry_run and not settings.exists(values.db):
         values = values.model_copy(update={"db": ":memory:"})
     rest = "stopped; the same command imports the rest, and nothing twice"
-    with output.Progress() as progress:
-        done = settings.ask_store(values, read, new=True, stopped=rest)
+    done = settings.ask_store(values, read, new=True, stopped=rest)
     lines = list(_describe_conversion(made, dry_run)) if made else []
     name = shown(file) if made else f"{done.tenant}/{done.project}"
     row = (name, done.new, done.known, done.quarantined)
