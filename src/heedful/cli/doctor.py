@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 from typer import Argument, Option, Typer
 
@@ -196,18 +196,13 @@ def fetch(
 def list_models() -> int:
     """List the weights that heedful can fetch, and the ways to name other models."""
     folder = config.settings().cache or weights.default_cache()
-    rows = []
-    for one in weights.known():
-        row = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
-        rows.append({**row, "fetched": one.cached(folder).is_file()})
-    heads = columns(
-        "weights is licence MB state",
-        weights="name",
-        MB=lambda row: f"{row['bytes'] / 1e6:.0f}",
-        state=lambda row: "fetched" if row["fetched"] else "-",
-    )
+    rows = [
+        {"name": one.name, "is": one.about, "licence": one.licence, "MB": one.size // 1_000_000}
+        | {"fetched": one.cached(folder).is_file()}
+        for one in weights.known()
+    ]
     then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
-    return emit(rows, heads, key="weights", text=3, then=then)
+    return emit(rows, columns("name is licence MB fetched"), key="weights", text=3, then=then)
 
 
 @models.command()
@@ -302,15 +297,13 @@ def migrate(
     needs_psycopg()
     from heedful.store import postgres
 
-    done = postgres.migrate(url, part, role)
-    waiting, applied = ([one._asdict() for one in steps] for steps in (done.waiting, done.applied))
+    done = postgres.migrate(url, cast(postgres.Part, part), role)
+    applied, waiting = ([one._asdict() for one in steps] for steps in (done.applied, done.waiting))
     record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
-    words = ", ".join(f"{one.part} {one.number}" for one in done.applied)
-    words = f"{counted(len(applied), 'part')} applied{f': {words}' if words else ''}"
+    words = f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} applied"
+    served = f"role {role} may serve; name it in the URL of the service" if role else ""
     then = DOCTOR
     if done.waiting:
         later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
         then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
-    served = f"role {role} may serve; name it in the URL of the service" if role else ""
-    words = f"{shown(url)} has schema {done.schema}, {words}"
     return answer({**record, "schema": done.schema}, words, served, then)

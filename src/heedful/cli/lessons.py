@@ -15,7 +15,17 @@ from typing import IO, Annotated, Any
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, following, indented, progress, say, shorten
+from heedful.cli.output import (
+    answer,
+    columns,
+    counted,
+    following,
+    indented,
+    page,
+    progress,
+    say,
+    shorten,
+)
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -26,7 +36,6 @@ from heedful.memory.memory import Memory, Spaces
 from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
-SHOWN_PATTERNS = 10
 WHOLE = 10_000  # bytes of a file that are looked up whole; of a longer file, its error lines
 LONGEST_NAME = 1_000
 SEEN = "make 2>&1 | heedful seen"
@@ -190,22 +199,12 @@ def list_patterns(
 ) -> int:
     """List merged patterns with the reasons for their merge, then patterns that are kept apart."""
     found = ask(lambda memory: memory.patterns(error_type))[:limit]
-    lines = []
-    for one in found:
-        kept = ", kept apart" if one["apart"] else ""
-        lines.append(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
-        lines += [f"  {clean(why, WORDS)}" for why in one["why"]]
-        for member in one["patterns"][:SHOWN_PATTERNS]:
-            pattern = clean(member["pattern"], WORDS)
-            lines.append(f"  {member['signature']}  seen {member['seen']}  {pattern}")
-        if (more := len(one["patterns"]) - SHOWN_PATTERNS) > 0:
-            lines.append(f"  and {counted(more, 'other')}; --json shows them")
-    if found:
-        undo = ["--undo"] if found[0]["apart"] else []
-        digest = found[0]["patterns"][0]["signature"]
-        lines.append(following("patterns", "unmerge", digest, "--by", "NAME", *undo))
-    none = "no patterns are merged, and none are kept apart"
-    return answer({"patterns": found}, *(lines or [none]))
+    if not found:
+        return answer({"patterns": []}, "no patterns are merged, and none are kept apart")
+    undo = ["--undo"] if found[0]["apart"] else []
+    digest = found[0]["patterns"][0]["signature"]
+    then = following("patterns", "unmerge", digest, "--by", "NAME", *undo)
+    return answer({"patterns": found}, page("patterns", found=found), then)
 
 
 @patterns.command()

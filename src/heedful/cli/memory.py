@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,14 +17,14 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
-from heedful.cli.output import answer, columns, counted, emit, following, indented, when
+from heedful.cli.output import answer, columns, counted, emit, following, page, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
 from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.lesson import ORDER
-from heedful.lessons.proof import Comparison, Effect, Proof
+from heedful.lessons.proof import Comparison, Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import SOURCES, QuarantinedLesson
+from heedful.lessons.trust import SOURCES
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
@@ -72,24 +72,7 @@ def show_waiting(id: Id) -> int:
     """Show one lesson in quarantine: its texts, where they come from, and the rulings on it."""
     held = ask(lambda memory: memory.quarantine.show(id))
     then = following("quarantine", "release", id, "--by", "NAME")
-    return answer(held, *_describe_entry(held), then if held.state == "quarantined" else "")
-
-
-def _describe_entry(held: QuarantinedLesson) -> Iterator[str]:
-    yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
-    came = held.provenance
-    texts = asdict(held.example) if held.example else {}
-    lines = {"pattern": held.pattern, "lesson": held.lesson}
-    lines |= {name: texts.get(name, "") for name in ("task", "rejected", "wrong", "accepted")}
-    lines |= {"tags": ", ".join(held.tags), "sources": ", ".join(came.sources) or "no source"}
-    lines |= {"from": ", ".join(map(str, came.parents)), "into": ", ".join(map(str, came.children))}
-    yield from (f"{name:<9} {indented(text, 10)}" for name, text in lines.items() if text)
-    for seen in came.sightings:
-        where = clean(seen.source or seen.loop or "no source", BRIEF)
-        yield f"seen      {when(seen.at)}, {seen.trust}, {where}: {clean(seen.text, BRIEF)}"
-    for ruled in came.rulings:
-        why = clean(ruled["why"], WORDS) or "no reason given"
-        yield f"{ruled['action']:<9} {when(ruled['at'])}, {clean(ruled['by'], 60)}: {why}"
+    return answer(held, page("quarantined", held=held), then if held.state == "quarantined" else "")
 
 
 @quarantine.command()
@@ -202,7 +185,7 @@ def dream(
     then: list[object] = ["lessons"]
     if one.done:
         then = ["dream", "--mode", mode] if dry_run else ["dream", "show", one.id]
-    return answer(_dream_document(one), *_describe_dream(one), following(*then))
+    return _answer_dream(one, following(*then))
 
 
 def _what(one: Dream) -> str:
@@ -228,7 +211,7 @@ def show_dream(id: Id) -> int:
     one = ask(lambda memory: Dreams(memory).show(id))
     undo = one.done and one.undone is None
     then = following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]))
-    return answer(_dream_document(one), *_describe_dream(one), then)
+    return _answer_dream(one, then)
 
 
 @dreams.command()
@@ -246,6 +229,11 @@ def _dream_document(one: Dream) -> dict[str, Any]:
     return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
 
 
+def _answer_dream(one: Dream, then: str) -> int:
+    document = _dream_document(one)
+    return answer(document, page("dream", VETOES=VETOES, **document), then)
+
+
 def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     """Return, for each merged lesson's id, how its text differs from the survivor's text."""
     into = one.texts.get(proposal.survivor, "")
@@ -253,30 +241,7 @@ def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     return {id: difference(one.texts[id], into) for id in members}
 
 
-def _describe_dream(one: Dream) -> Iterator[str]:
-    number = f"dream {one.id}" if one.id else "a dry run"
-    undone = f", rolled back {when(one.undone)}" if one.undone is not None else ""
-    yield f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}"
-    for proposal in one.proposals[:SHOWN]:
-        yield f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}"
-        if text := one.texts.get(proposal.survivor):
-            yield f"  into {proposal.survivor}: {clean(text, WORDS)}"
-        for id, differs in _differences(one, proposal).items():
-            text = clean(one.texts[id], WORDS)
-            yield f"  {id}: {text}" + (f"; differs: {clean(differs, WORDS)}" if differs else "")
-    if len(one.proposals) > SHOWN:
-        yield f"and {counted(len(one.proposals) - SHOWN, 'other proposal')}; --json shows them"
-    for veto, pairs in one.vetoes.items():
-        yield f"kept apart: {counted(pairs, 'pair')}, {VETOES.get(veto, veto)}"
-    if one.nothing:
-        yield f"nothing happened: {one.nothing}"
-    tried = f", recall tried with {counted(one.queries, 'stored text')}" if one.queries else ""
-    yield f"lessons: {one.before} before, {one.after} after{tried}"
-
-
-GAIN = "shown against withheld; a gain is an improvement, and its interval is valid at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
-WHOLE = "memory as a whole"
 RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
 
 
@@ -306,53 +271,20 @@ def proof(
     pairs = [(known.get(str(one.lesson)), one) for one in ranked]
     lessons = [{**asdict(one), **{k: (it or {}).get(k) for k in KEPT}} for it, one in pairs]
     rest = {"pending": found.pending, "ended": ended, "holdout": holdout}
-    lines = _describe_proof(found, pairs, _nothing_withheld(found, ended, holdout))
-    return answer({"pooled": found.pooled, "lessons": lessons, **rest}, *lines)
-
-
-def _describe_proof(
-    found: Proof, pairs: Sequence[tuple[Mapping[str, Any] | None, Comparison]], unproven: str
-) -> Iterator[str]:
-    whole, pending = found.pooled, found.pending
-    under_way = f"not counted yet: {counted(pending, 'running loop')}" if pending else ""
-    if not (found.lessons or whole.shown or whole.withheld):
-        yield under_way or "no lesson was put into the prompt of a loop yet"
-        yield following("recall", "TASK")
-        return
-    yield "\n".join([*_describe_comparison(WHOLE, whole, "an error again"), ""])
-    then: list[object] = ["lessons"]
-    for known, one in pairs:
-        yield "\n".join([*_describe_comparison(_name(known, one), one, "its error again"), ""])
-        if known and known["state"] == "retired" and then == ["lessons"]:
-            then = ["proof", "--restore", known["id"], "--by", "NAME"]
-    more = len(found.lessons) - len(pairs)
-    yield from (GAIN, f"and {counted(more, 'more lesson')}" if more > 0 else "", under_way)
-    yield from (unproven, following(*then))
+    whole, then = found.pooled, ["recall", "TASK"]
+    words = "no lesson was put into the prompt of a loop yet"
+    if found.lessons or whole.shown or whole.withheld:
+        retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
+        then = ["proof", "--restore", retired[0], "--by", "NAME"] if retired else ["lessons"]
+        rows = [(_name(it, one), one) for it, one in pairs]
+        more, unproven = len(found.lessons) - len(rows), _nothing_withheld(found, ended, holdout)
+        words = page("proof", found=found, rows=rows, more=more, unproven=unproven)
+    return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))
 
 
 def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
     state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
     return f"{state}: {clean(known['text'] if known else str(one.lesson), BRIEF)}"
-
-
-def _describe_comparison(name: str, one: Comparison, again: str) -> Iterator[str]:
-    unfair = "" if one.fair else "; these shares are not random, so records were lost or added"
-    yield name
-    yield f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"
-    if one.uplift.gain is None:
-        return
-    for words, effect in (("right at once", one.uplift), (again, one.recurrence)):
-        yield f"  {words:<16}{_against(effect, '{:.0f} %', 100, ' points')}"
-    yield f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}"
-
-
-def _against(effect: Effect, form: str, unit: float, of: str) -> str:
-    means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
-    numbers = (unit * (end or 0.0) for end in (effect.gain, effect.low, effect.high))
-    digits = 0 if of else 1
-    signed = (f"{round(one, digits) + 0.0:+.{digits}f}" for one in numbers)  # + 0.0 avoids −0
-    gain, low, high = (one.replace("-", "−") for one in signed)
-    return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
 
 def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
@@ -367,8 +299,6 @@ def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
 
 
 AGAIN = "heedful reflect --waiting tries again"
-BUSY = f"another process works on it, or was killed: later {AGAIN}"
-SIGNALS = 5
 NAME = 60
 
 
@@ -457,49 +387,6 @@ async def _result(
     return Result(name if episode or not found else found.reflection.source, episode, found)
 
 
-def _describe_result(result: Result) -> Iterator[str]:
-    episode, found = result.episode, result.reflected
-    about = ""
-    if episode is not None:
-        events = counted(len(episode.events) + episode.omitted, "event")
-        about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
-    yield f"{result.name}{about}".rstrip(": ")
-    if result.error:
-        why = clean(result.error, WORDS)
-        yield f"  the model failed, so nothing was kept ({why}); {AGAIN}"
-        return
-    if found is None:
-        yield "  nothing to reflect on: no run of an agent, or one without events and error"
-        return
-    for signal in found.signals[:SIGNALS]:
-        proof = ", ".join(
-            name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
-        )
-        yield f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}"
-    if len(found.signals) > SIGNALS:
-        yield f"  signal   and {len(found.signals) - SIGNALS} more"
-    yield f"  lesson   {clean(found.text, 2 * WORDS)}"
-    if found.strategy is not None:
-        yield f"  rule     {clean(found.strategy.text, WORDS)}"
-    for one in found.dropped:
-        yield f"  dropped  {clean(one.text, WORDS)} ({clean(one.why, WORDS)})"
-    importance = f"importance {found.importance:.2f}"
-    if found.importance != found.reflection.importance:
-        importance += f" (heedful's own {found.reflection.importance:.2f})"
-    yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
-
-
-def _stored_as(found: learn.Reflected) -> str:
-    if found.busy:
-        return BUSY
-    if found.again:
-        return "was reflected on before; nothing was added"
-    if not found.stored:
-        return f"known, seen {found.known} times" if found.known else "not kept"
-    kept = f"known, seen {found.known + 1} times now" if found.known else "kept"
-    return f"{kept}, waits in quarantine: {found.release}" if found.release else kept
-
-
 def _report(results: Sequence[Result], damage: UsageError | None) -> int:
     some = [one.reflected for one in results if one.reflected is not None]
     new = [one for one in some if one.stored and not (one.known or one.again)]
@@ -514,8 +401,7 @@ def _report(results: Sequence[Result], damage: UsageError | None) -> int:
         then = following("quarantine", "list")
     record = {"episodes": list(map(_document, results)), "failed": failed}
     if damage is None or not output.call().json:
-        lines = (line for result in results for line in _describe_result(result))
-        answer(record, *lines, words, then)
+        answer(record, page("reflect", results=results, again=AGAIN), words, then)
     if failed and not output.call().json:
         output.say(f"heedful: {AGAIN}")
     return int(failed > 0) if damage is None else output.report_error(damage, **record)

@@ -120,6 +120,13 @@ def answer(record: Any, *lines: object) -> int:
     return 0
 
 
+def page(template: str, **values: object) -> str:
+    """Return the text of a template, whose values are made harmless for a terminal."""
+    from heedful.pages import render  # slow to import
+
+    return render(f"{template}.txt.j2", counted=counted, when=when, **values).rstrip()
+
+
 def emit(
     records: Sequence[Any],
     columns: Columns,
@@ -245,7 +252,8 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bars.stop()
+        if self._lines:
+            self._bars.stop()
 
     def say(self, text: Any) -> None:
         """Print a line of text (or rich's Text) above the bars, cut at the terminal's width."""

@@ -5,7 +5,7 @@ Recorded loops come from a database, or from a file with one loop per line.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,14 +96,10 @@ def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     """Yield the reasons why the figures may differ from the figures of live runs."""
-    many = counted(len(records), "loop")
     for policy in policies:
-        words = ", ".join(map(str, policy.goals))
-        own = sum(one.loop.goals not in ((), policy.goals) for one in records)
         if lacking := loops.unscored(records, policy):
-            yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {words}"
-        if policy.goals and own:
-            yield f"{policy.name}: {own} of {many} have goals of their own instead of {words}"
+            many, goals = counted(len(records), "loop"), ", ".join(map(str, policy.goals))
+            yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {goals}"
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if scoped:
         yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
@@ -123,41 +119,9 @@ def check(
     chosen = presets.policy(config.settings(policy=policy).policy)
     found = reach(chosen)
     document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
-    lines = (line for one in found for line in _describe_reach(one))
-    answer(document, f"policy {chosen.name or 'of its own'}: {_describe(chosen)}", *lines)
+    words = f"policy {chosen.name or 'of its own'}: {_describe(chosen)}\n"
+    answer(document, words + output.page("reach", found=found, nothing=record.NOTHING))
     return 0 if all(one.history is not None for one in found) else 1
-
-
-def _describe_reach(found: Reach) -> Iterator[str]:
-    yield f"\n{found}"
-    if found.history is None:
-        return
-    for key, count in found.history.echoes.items():
-        yield f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}"
-    seen: set[str] = set()
-    for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
-        yield f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}"
-        seen.add(attempt.candidate.digest)
-    yield f"  => {found.rule(found.history)}"
-
-
-def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """Describe an attempt. `better`: it is an improvement. `seen`: digests of candidates before."""
-    nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
-    yield "the same candidate" if attempt.candidate.digest in seen else nearly
-    evaluation = attempt.evaluation
-    if evaluation is None:
-        yield "not evaluated"
-        return
-    if attempt.number > 1:
-        yield "better" if better else "no better"
-    if evaluation.met == 0:
-        yield "nothing met"
-    for one in evaluation.findings:
-        kind = "finding" if one.level == "error" else one.level
-        yield f"{kind} {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
-    if attempt.usage != record.NOTHING:
-        yield "all of the budget"
 
 
 def _describe(policy: Policy) -> str:

@@ -37,7 +37,7 @@ from heedful.store.store import Effects, Store, also
 from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
-KILLED = 143  # the exit code of a process that SIGTERM ended
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
 RULES = "none: rules write the lessons"
 NO_KEY = "none: only this machine may call, and every caller may do everything"
@@ -99,7 +99,7 @@ async def _serve(values: config.Settings) -> None:
                     log.setLevel(level)
                 report_lost_database()
                 hello = _hello(values, setup, url, has_key)
-                await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
+                await listen(app, listener, values.drain, lambda: show(hello))
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
@@ -143,26 +143,23 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
             await model.close()
 
 
-def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
+def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
     """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
-    server = values.db.startswith(POSTGRES)
+    server, doubt = values.db.startswith(POSTGRES), config.doubt(values)
     model = setup.model.name if setup.model is not None else RULES
-    if server:
-        model = f"{setup.model.name}; workers write lessons" if setup.model is not None else ""
-    doubt = config.doubt(values)
-    facts = {
-        "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
-        "model": model,
-        "judge": f"{values.judge}; warning: {doubt}" if doubt else values.judge,
-        "docs": f"{url}/docs",
-        "work": "on the queue; heedful worker does it" if server else "",
-        "keys": "needed; heedful key list shows them" if has_key else NO_KEY,
-    }
-    then = "" if has_key else following("key", "create", "--name", "NAME", db=values.db)
-    lines = (f"  {name:<6} {fact}" for name, fact in facts.items() if fact)
-    return [f"heedful {__version__} serves {url}", *lines, *([then] if then else [])]
+    lines = [
+        f"heedful {__version__} serves {url}",
+        f"  store  {shown(values.db)}",
+        f"  model  {'of the workers; heedful worker writes lessons' if server else model}",
+        f"  judge  {values.judge}" + (f"; warning: {doubt}" if doubt else ""),
+        f"  docs   {url}/docs",
+        f"  keys   {'needed; heedful key list shows them' if has_key else NO_KEY}",
+    ]
+    if not has_key:
+        lines.append(following("key", "create", "--name", "NAME", db=values.db))
+    return "\n".join(lines)
 
 
 def report_lost_database() -> None:
@@ -269,48 +266,43 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             stack.push_async_callback(model.close)
         embedder = config.embedder_of(values)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
-        options["listener"] = listener
+        if not once:
+            many = counted(options["concurrency"], "job")
+            say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
+        say(f"model: {model.name if model is not None else RULES}")
         try:
-            if not once:
-                where, many = shown(values.db), counted(options["concurrency"], "job")
-                say(f"runs the jobs of {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
-            say(f"model: {model.name if model is not None else RULES}")
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
                 queue = await stack.enter_async_context(PostgresQueue(values.db))
-                await queue.work(tools, once=once, **options)
+                await queue.work(tools, once=once, listener=listener, **options)
             else:
-                work = LocalQueue(tools, **options)
+                work = LocalQueue(tools, listener=listener, **options)
                 await sweep(work, tools)
                 for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
                     await work.defer("embed", scope)
                 await work.drain()
         finally:
             say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
-        return 1 if counts["given up"] else 0
+        return int(counts["given up"] > 0)
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Return the result of `work`, or 0 after a signal. A second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    received: list[str] = []
 
     def stop(name: str) -> None:
-        if received:
-            os._exit(KILLED)
-        received.append(name)
         say(f"{name}: no new job begins, running jobs may finish; again: exit now")
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         with suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, partial(stop, number.name))
     try:
         return await task
     except asyncio.CancelledError:
-        if not received:
-            raise
         return 0
 
 

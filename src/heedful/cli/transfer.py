@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, cast, get_args
 
 from typer import Argument, Option
 
@@ -74,7 +74,7 @@ def import_(
         source: Any = file
         with TemporaryFile() as converted:
             if form:
-                made = await convert(form, source, converted, memory.scope)
+                made = await convert(cast(Form, form), source, converted, memory.scope)
                 source = converted
             return await memory.import_(source, **options)
 

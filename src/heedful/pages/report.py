@@ -19,6 +19,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import StoreUnavailable
+from heedful.loop.record import clean
 from heedful.redact import redact, redact_data
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
@@ -183,7 +184,7 @@ def _environment() -> Environment:
     facts = (cost, counted, details, failures, happened, standing, verdict, worked)
     environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
     environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    environment.filters |= {"cut": cut, "line": _line, "fence": _fence, "iso": iso}
+    environment.filters |= {"clean": clean, "cut": cut, "line": _line, "fence": _fence, "iso": iso}
     environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
     environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return environment
