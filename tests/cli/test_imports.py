@@ -79,11 +79,7 @@ FILES: Any = {
         {6: "content", 7: "importance", 8: "importance", 9: "source", 10: "tags", 11: "metadata"}
         | {12: "project", 13: "row"},
     ),
-    "reflexion": (
-        lines(*MISTAKES),
-        [("error", 3)],
-        {4: "row", 5: "row", 6: "mistake", 7: "row"},
-    ),
+    "reflexion": (lines(*MISTAKES), [("error", 3)], {4: "row", 5: "row", 6: "mistake", 7: "row"}),
 }
 
 
@@ -106,7 +102,7 @@ def bring(desk, monkeypatch):
 def test_everything_comes_once_and_waits(desk, bring, form):
     text, lessons, refused = FILES[form]
     desk.write("it", text)
-    tried = bring(form, "-", "--dry-run", stdin=text)
+    tried = bring(form, "it", "--dry-run")
     assert not (desk.folder / "heedful.db").exists()
     found = tried["converted"]
     assert sorted((one["kind"], one["seen"]) for one in found["lessons"]) == lessons

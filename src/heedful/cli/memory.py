@@ -184,7 +184,9 @@ def dream(
     one = ask(partial(consolidate, **options), stopped="stopped; nothing was changed")
     then: list[object] = ["lessons"]
     if one.done:
-        then = ["dream", "--mode", mode] if dry_run else ["dream", "show", one.id]
+        then = ["dream", "show", one.id]
+        if dry_run:
+            then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
     return _answer_dream(one, following(*then))
 
 

@@ -18,7 +18,7 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
-from heedful.errors import NotFound, RecordFileError, StoreCorrupt, UsageError
+from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
@@ -63,6 +63,8 @@ def replay(
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
         notes.append(f"{counted(assumed, 'loop')} without goals: judged by the policies' goals")
     if plot is not None:
+        if plot.suffix != ".svg":
+            raise InvalidInput("--plot", str(plot), "the name of a file that ends in .svg")
         if not whole.solvable:
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
         title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
