@@ -1,8 +1,5 @@
 """`heedful replay` and `policy`: figures by hand, and what is said of them."""
 
-import json
-import os
-import signal
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,7 +7,7 @@ import pytest
 
 from heedful.loop.codec import policy_from
 from heedful.loop.reach import reach
-from tests.cli.support import Done, ended, record, task
+from tests.cli.support import Done, record, task
 
 LOOPS = (
     record("a", "x", "y!"),
@@ -118,18 +115,6 @@ def test_where_there_are_no_loops(heedful_, desk, name):
     code, said = NO_LOOPS[name]
     done = heedful_("replay", name, "--json")
     assert (done.code, said in done.json["error"]["message"]) == (code, True), done
-
-
-def test_ctrl_c(desk):
-    fifo = desk.folder / "loops.jsonl"
-    os.mkfifo(fifo)
-    process = desk.start("replay", "loops.jsonl", "--json")
-    with fifo.open("wb", buffering=0) as writer:
-        writer.write(b" " * 200_000)  # more than a pipe holds: it is being read now
-        process.send_signal(signal.SIGINT)
-    done = ended(process)
-    assert (done.code, done.err) == (130, "")
-    assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
 
 
 # Policies

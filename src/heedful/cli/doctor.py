@@ -16,20 +16,10 @@ from typing import Annotated, cast
 from typer import Argument, Option, Typer
 
 from heedful.checks.critique import calibrate
+from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import (
-    Table,
-    answer,
-    columns,
-    counted,
-    drive,
-    emit,
-    fetched,
-    following,
-    progress,
-    say,
-)
+from heedful.cli.output import Table, answer, columns, counted, drive, emit, following
 from heedful.errors import HeedfulError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
@@ -188,7 +178,7 @@ def fetch(
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache are reused."""
     values = config.settings()
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
-    path = drive(weights.fetch(one, path=source, cache=values.cache, progress=fetched))
+    path = drive(weights.fetch(one, path=source, cache=values.cache, progress=output.fetched))
     return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
 
 
@@ -233,7 +223,7 @@ def check_judge(
         async with config.model_of(config.judging(values)) as model:
             async for role, right in calibrate(model):
                 ranked.append((role, right))
-                progress().bar("judging", len(ranked), 0, role)
+                output.progress().bar("judging", len(ranked), 0, role)
 
     drive(rank())
     right = Counter(role for role, better in ranked if better)
@@ -269,7 +259,7 @@ def copy_(
 
     def watch(name: str, rows: int) -> None:
         if rows:
-            say(f"{name}: {counted(rows, 'row')}")
+            output.say(f"{name}: {counted(rows, 'row')}")
 
     done = copy(source, target, watch)
     total = sum(done.values())

@@ -14,18 +14,9 @@ from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import (
-    answer,
-    columns,
-    counted,
-    following,
-    indented,
-    page,
-    progress,
-    say,
-    shorten,
-)
+from heedful.cli.output import answer, columns, counted, following, indented, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -147,7 +138,7 @@ def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
     for line in chain(start.splitlines(), iter(partial(file.readline, WHOLE), b"")):
         yield line.decode("utf-8", "replace")
         done += len(line) + 1
-        progress().counted("reading", done, total, "KB", 1_000)
+        output.progress().counted("reading", done, total, "KB", 1_000)
 
 
 def recall(
@@ -204,7 +195,7 @@ def list_patterns(
     undo = ["--undo"] if found[0]["apart"] else []
     digest = found[0]["patterns"][0]["signature"]
     then = following("patterns", "unmerge", digest, "--by", "NAME", *undo)
-    return answer({"patterns": found}, page("patterns", found=found), then)
+    return answer({"patterns": found}, output.page("patterns", found=found), then)
 
 
 @patterns.command()
@@ -242,13 +233,11 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if unused_for is not None:
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
-    asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
-    words = [word for pair in asked.items() if pair[1] is not None for word in pair]
     return answer(
         {"dry_run": dry_run, "removed": found},
-        *shorten(REMOVED, found, text=3),
+        *output.shorten(REMOVED, found, text=3),
         f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}",
-        following("prune", *words) if dry_run and found else following("lessons"),
+        output.repeated() if dry_run and found else following("lessons"),
     )
 
 
@@ -264,7 +253,7 @@ def reembed() -> int:
             todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
             what = "recall compares words here, which needs no vectors"
             raise UsageError(f"{what}; for meanings {todo}")
-        watch = partial(progress().counted, "embedding", noun="examples")
+        watch = partial(output.progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
     rest = "stopped; heedful reembed continues where it stopped"

@@ -17,12 +17,12 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
-from heedful.cli.output import answer, columns, counted, emit, following, page, when
+from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
 from heedful.errors import ModelError, ModelUnavailable, UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.lesson import ORDER
-from heedful.lessons.proof import Comparison, Proof
+from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.trust import SOURCES
 from heedful.lessons.words import difference
@@ -185,9 +185,7 @@ def dream(
     then: list[object] = ["lessons"]
     if one.done:
         then = ["dream", "show", one.id]
-        if dry_run:
-            then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
-    return _answer_dream(one, following(*then))
+    return _answer_dream(one, repeated() if one.done and dry_run else following(*then))
 
 
 def _what(one: Dream) -> str:
@@ -278,26 +276,9 @@ def proof(
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
         then = ["proof", "--restore", retired[0], "--by", "NAME"] if retired else ["lessons"]
-        rows = [(_name(it, one), one) for it, one in pairs]
-        more, unproven = len(found.lessons) - len(rows), _nothing_withheld(found, ended, holdout)
-        words = page("proof", found=found, rows=rows, more=more, unproven=unproven)
+        shown = {"found": found, "pairs": pairs, "first": FIRST, **rest}
+        words = page("proof", **shown, more=len(found.lessons) - len(pairs))
     return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))
-
-
-def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
-    state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
-    return f"{state}: {clean(known['text'] if known else str(one.lesson), BRIEF)}"
-
-
-def _nothing_withheld(found: Proof, ended: int, holdout: float) -> str:
-    """Return the reason why no lesson was withheld, or "" if one was."""
-    if any(one.withheld for one in found.lessons):
-        return ""
-    if not holdout:
-        return "the holdout is off (the setting holdout is 0), so there is nothing to compare with"
-    if ended < FIRST:
-        return f"the first {FIRST} loops are shown everything; {ended} have ended"
-    return "nothing was withheld so far"
 
 
 AGAIN = "heedful reflect --waiting tries again"

@@ -232,6 +232,14 @@ def following(*words: object, db: str | None = None) -> str:
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
 
+def repeated() -> str:
+    """Return the line `Next: heedful …` with the running command, but without --dry-run."""
+    from heedful.store import shown
+
+    kept = [shown(word) for word in call().arguments if word not in ("--dry-run", "--json")]
+    return f"Next: {shlex.join(['heedful', *kept])}"
+
+
 class Progress:
     """A context manager that shows progress on stderr: lines, and bars on a terminal."""
 

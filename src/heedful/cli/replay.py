@@ -121,17 +121,9 @@ def check(
     chosen = presets.policy(config.settings(policy=policy).policy)
     found = reach(chosen)
     document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
-    words = f"policy {chosen.name or 'of its own'}: {_describe(chosen)}\n"
-    answer(document, words + output.page("reach", found=found, nothing=record.NOTHING))
+    usual = {"nothing": record.NOTHING, "improvement": record.Improvement()}
+    answer(document, output.page("reach", policy=chosen, found=found, **usual))
     return 0 if all(one.history is not None for one in found) else 1
-
-
-def _describe(policy: Policy) -> str:
-    goals = f"; goals {', '.join(map(str, policy.goals))}" if policy.goals else ""
-    better = policy.improvement
-    improvement = f"; {better!r}" if better != record.Improvement() else ""
-    again = "; unscored again" if policy.unscored == "again" else ""
-    return ", ".join(map(repr, policy.rules)) + improvement + again + goals
 
 
 def _reach_document(found: Reach) -> dict[str, Any]:

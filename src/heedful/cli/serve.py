@@ -332,8 +332,8 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> tuple[T, str]:
-    """Open the store; return the result of `work` and the name of the tenant.
+def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
+    """Open the store; return the result of `work`.
 
     An audit `entry` is written in the same transaction as the data that `work` writes. `new`
     allows a database file that does not exist yet.
@@ -346,7 +346,7 @@ def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -
                 also(lambda db: keys.append(db, values.tenant, BY, *entry))
             return await work(store, Scope(values.tenant))
 
-    return config.ask_store(values, call, new=new), values.tenant
+    return config.ask_store(values, call, new=new)
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
@@ -373,8 +373,8 @@ def create(
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
         return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
 
-    (key, secret), whose = _ask(make, ("key.create", name, given), new=True)
-    where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
+    key, secret = _ask(make, ("key.create", name, given), new=True)
+    where = f"{', '.join(key.projects) or 'all projects'} of tenant {config.settings().tenant}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
     return answer({**_document(key), "secret": secret}, secret, words, then)
@@ -383,8 +383,8 @@ def create(
 @service_keys.command("list")
 def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-    found, whose = _ask(lambda store, scope: store.read(scope, keys.newest, config.MOST))
-    empty = f"tenant {whose} has no key; heedful key create makes one"
+    found = _ask(lambda store, scope: store.read(scope, keys.newest, config.MOST))
+    empty = "this tenant has no key; heedful key create makes one"
     return emit(found, KEYS, key="keys", text=3, empty=empty, document=_document)
 
 
@@ -392,16 +392,15 @@ def list_keys() -> int:
 def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key. Every service refuses it from now on."""
     entry: Entry = ("key.revoke", keys.id_of(id), {})
-    key, _ = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
 
 
 @audit.command("list")
 def list_audit(limit: config.Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
-    rows, whose = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
-    empty = f"nothing was done in tenant {whose} yet"
-    return emit(rows, AUDIT, key="audit", text=4, empty=empty)
+    rows = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    return emit(rows, AUDIT, key="audit", text=4, empty="nothing was done in this tenant yet")
 
 
 @audit.command()
@@ -411,7 +410,7 @@ def verify(kept: Annotated[str, Option(metavar="HASH", help="An earlier last has
     The command prints the last hash; keep it in another place. If you pass it later as --kept HASH,
     the command also finds out whether all rows were rewritten.
     """
-    found, _ = _ask(lambda store, scope: store.apart(scope, keys.verify_audit, kept))
+    found = _ask(lambda store, scope: store.apart(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
     ill = f"{found.what}; something other than heedful wrote to the database"
     answer(found, ill if found.broken else well)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -83,30 +82,15 @@ def import_(
         values = values.model_copy(update={"db": ":memory:"})
     rest = "stopped; the same command imports the rest, and nothing twice"
     done = settings.ask_store(values, read, new=True, stopped=rest)
-    lines = list(_describe_conversion(made, dry_run)) if made else []
     name = shown(file) if made else f"{done.tenant}/{done.project}"
     row = (name, done.new, done.known, done.quarantined)
-    lines.append(Table(("from", "new", "known", "quarantined"), [row]))
-    if done.left:
-        lines.append(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
-    if dry_run:
-        again = ("--from", form) if form else ()
-        lines += ["nothing was written", following("import", shown(file), *again)]
-    elif done.quarantined and not by:
-        lines.append(f"to remove these lessons, revoke their source {done.source}")
-        lines.append(following("quarantine", "list"))
+    texts = {"repeated": output.repeated(), "waiting": following("quarantine", "list")}
+    texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
+    lines = [
+        *shorten(CONVERTED, made.lessons if made and dry_run else (), text=3),
+        *shorten(REFUSED, made.refused if made else (), text=2),
+        output.page("import", made=made, done=done, dry_run=dry_run, by=by, **texts),
+    ]
     record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}
     answer(record, *lines)
     return int(made is not None and made.refused != ())
-
-
-def _describe_conversion(made: Conversion, dry_run: bool) -> Iterator[object]:
-    yield from shorten(CONVERTED, made.lessons if dry_run else (), text=3)
-    yield from shorten(REFUSED, made.refused, text=2)
-    kinds = {
-        "refused": len(made.refused),
-        "shortened": made.shortened,
-        "without a lesson": made.empty,
-    }
-    said = "".join(f", {number} {what}" for what, number in kinds.items() if number)
-    yield f"{counted(made.rows, 'row')} read{said}"
