@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from heedful.cli.replay import NOT_PASSED, read_file
 from heedful.cli.tasks import read_tasks
-from heedful.errors import LineError, RecordFileError, TaskFileError
+from heedful.errors import LineError, TaskFileError
 from heedful.loop import policies
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
 
@@ -189,27 +187,3 @@ def test_a_bad_record_names_its_line_and_field(tmp_path, bad, said):
         read(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
     assert str(caught.value).startswith(f"{tmp_path / 'loops.jsonl'}:3: ")
     assert said in str(caught.value)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
-)
-KEYS = ("candidate", "passed", "findings", "scores", "met", "usage", "quality", "x")
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(st.dictionaries(st.sampled_from(KEYS), json_values), max_size=3),
-    st.dictionaries(st.sampled_from(["id", "task", "goals", "y"]), json_values),
-)
-def test_any_json_is_read_or_refused_with_its_line(tmp_path_factory, attempts, more):
-    text = json.dumps({"attempts": attempts, **more}).replace("Infinity", "1e999")
-    where = 1
-    try:
-        (made,) = read(tmp_path_factory.mktemp("any"), text)
-        assert (len(made.loop.attempts), bool(made.loop.best)) == (len(attempts), True)
-    except RecordFileError as error:
-        where = error.line
-    assert where == 1

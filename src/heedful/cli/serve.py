@@ -40,7 +40,6 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
 RULES = "none: rules write the lessons"
-NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
@@ -147,19 +146,10 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> st
     """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
-    server, doubt = values.db.startswith(POSTGRES), config.doubt(values)
-    model = setup.model.name if setup.model is not None else RULES
-    lines = [
-        f"heedful {__version__} serves {url}",
-        f"  store  {shown(values.db)}",
-        f"  model  {'of the workers; heedful worker writes lessons' if server else model}",
-        f"  judge  {values.judge}" + (f"; warning: {doubt}" if doubt else ""),
-        f"  docs   {url}/docs",
-        f"  keys   {'needed; heedful key list shows them' if has_key else NO_KEY}",
-    ]
-    if not has_key:
-        lines.append(following("key", "create", "--name", "NAME", db=values.db))
-    return "\n".join(lines)
+    facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}
+    facts |= {"model": setup.model, "judge": values.judge, "doubt": config.doubt(values)}
+    then = following("key", "create", "--name", "NAME", db=values.db)
+    return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 
 
 def report_lost_database() -> None:
