@@ -91,7 +91,7 @@ class Desk:
         return {**kept, **own, **(more or {})}
 
     def start(
-        self, *arguments: str, stdin: int = subprocess.DEVNULL, **more: str
+        self, *arguments: str, stdin: Any = subprocess.DEVNULL, **more: str
     ) -> subprocess.Popen[str]:
         options: Any = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
         options |= {"env": self.environment(more), "stdin": stdin}

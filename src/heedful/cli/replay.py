@@ -27,7 +27,7 @@ from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import counts_scope, find_near_repeat
-from heedful.pages.plot import Point, draw_front
+from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
