@@ -17,7 +17,7 @@ from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.stop import find_near_repeat as near
-from heedful.pages.plot import Point, draw_front, front
+from heedful.pages.report import Point, draw_front, front
 
 REPEATS = tuple(
     f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")

@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
-from heedful.cli.output import Progress, print_json, say, show
+from heedful.cli.output import fetched, print_json, say, show
 from heedful.cli.run import Row, ended, examples_folder, program
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
@@ -184,15 +184,14 @@ async def fetch(values: Settings) -> Embedder | None:
     needed = weights.needed(values.model)
     model = [needed] if needed else []
     announce([*model, *meaning], values.cache or weights.default_cache())
-    with Progress() as progress:
-        for one in model:
-            await weights.fetch(one, cache=values.cache, progress=progress.fetched)
-        try:
-            for one in meaning:
-                await weights.fetch(one, cache=values.cache, progress=progress.fetched)
-        except ModelError as error:
-            say(f"without the embedder, so recall compares words: {error}")
-            return None
+    for one in model:
+        await weights.fetch(one, cache=values.cache, progress=fetched)
+    try:
+        for one in meaning:
+            await weights.fetch(one, cache=values.cache, progress=fetched)
+    except ModelError as error:
+        say(f"without the embedder, so recall compares words: {error}")
+        return None
     return embedder_of(values)
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import Progress, Table, counted, print_json, say, show
+from heedful.cli.output import Table, counted, print_json, say, show
 from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
@@ -115,8 +115,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
             raise ModelUnavailable("it needs xllamacpp: pip install 'heedful[embedded]'")
         needed = weights.needed(values.model)
         announce([needed] if needed else [], values.cache or weights.default_cache())
-        with Progress() as progress:
-            return await stack.enter_async_context(model_of(values, progress.fetched))
+        return await stack.enter_async_context(model_of(values))
     except ModelError as error:
         if not usual:
             raise

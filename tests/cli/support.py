@@ -90,9 +90,11 @@ class Desk:
         own = {"HEEDFUL_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
         return {**kept, **own, **(more or {})}
 
-    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, stdin: Any = subprocess.DEVNULL, **more: str
+    ) -> subprocess.Popen[str]:
         options: Any = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-        options |= {"env": self.environment(more), "stdin": subprocess.DEVNULL}
+        options |= {"env": self.environment(more), "stdin": stdin}
         return subprocess.Popen(
             [*COMMAND, *arguments], cwd=self.folder, encoding="utf-8", **options
         )

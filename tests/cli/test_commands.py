@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.app import COMMANDS
+from heedful.cli.app import COMMANDS, GROUPS
 from heedful.store.sqlite import SCHEMA
 from tests.cli.support import task
 
@@ -26,11 +26,11 @@ def heedful_(desk, monkeypatch, history):
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
     "why r/passed": ("=> passed", "id state task goals policy attempts best verdicts exposures"),
-    "loops": ("stopped by", "loops"),
+    "loops": ("Say red", "loops"),
     "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),
     "runs": ("no run of a pipeline yet", "runs"),
-    "lessons --limit 1": ("last seen", "lessons"),
+    "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),
     "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
     "recall": ("nothing related", "examples spaces"),
@@ -44,7 +44,6 @@ GOOD = {
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "policy list": ("orchestrator", "policies"),
     "policy check": ("can fire", "policy rules"),
     "override r/stopped attempts --by ann": (
         "loop r/stopped is open", "loop rule by why decisions until verdict reasons feedback lifted"
@@ -53,11 +52,11 @@ GOOD = {
     "model list": ("Apache-2.0", "weights"),
     "model check": ("absent", "well signs"),
     "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
-    "key list": ("tenant default has no key", "keys"),
-    "audit list": ("nothing was done in tenant default yet", "audit"),
+    "key list": ("this tenant has no key", "keys"),
+    "audit list": ("nothing was done in this tenant yet", "audit"),
     "audit verify": ("0 rows, all as they were written", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
-    "reflect --waiting": ("0 episodes", "episodes failed left"),
+    "reflect --waiting": ("0 episodes", "episodes failed"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip
 STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
@@ -82,6 +81,11 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
 NO_ID = "0" * 16
 BAD = {
     "why": (2, "Missing argument 'LOOP'"),
+    "looops": (2, "Did you mean 'loops'?"),
+    "quarantine lst": (2, "Did you mean 'list'?"),
+    "loops --limt 3": (2, "--limit"),
+    "import x --from reflexio": (2, "no form is called 'reflexio' (did you mean 'reflexion'?)"),
+    "migrate --part prre": (2, "no part is called 'prre' (did you mean 'pre'?)"),
     "why zzz": (3, "no loop 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
@@ -136,10 +140,12 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json)
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     whole = heedful_("--help")
+    assert [line[:-1] for line in whole.out.splitlines() if line.endswith(":")][1:] == [*GROUPS]
     listed = dict(re.findall(r"^  ([\w-]+) +(.+)$", whole.out, re.MULTILINE))
     for name, (_, summary) in COMMANDS.items():
         done = heedful_(name, "--help")
-        assert (done.code, done.err, name in listed) == (0, "", True)
+        assert (done.code, done.err, listed[name]) == (0, "", summary)
+        assert not re.search(r"^  .*\.\.\.$", done.out, re.MULTILINE)  # no summary is cut
         assert re.match(rf"Usage: \S+ {name}", done.out.strip())
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")

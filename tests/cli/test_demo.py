@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.figures import gain, wilson_interval
+from examples.demo.figures import wilson_interval
 from examples.demo.lab import fetch
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
@@ -260,23 +260,3 @@ def test_the_second_time_it_is_right_at_once(room):
 def test_wilson_as_published(hits, of, low, high):
     found = wilson_interval(hits, of)
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)
-
-
-def pairs(*counts: int) -> list[tuple[bool, bool]]:
-    """So many tasks that both arms solve, the first alone, the second alone, and neither."""
-    kinds = ((True, True), (True, False), (False, True), (False, False))
-    return [kind for kind, n in zip(kinds, counts, strict=True) for _ in range(n)]
-
-
-@pytest.mark.parametrize(
-    ("table", "value", "low", "high"),
-    [
-        ((0, 63, 0, 0), 1.0, 0.84, 1.0),
-        ((0, 25, 0, 6), 0.81, 0.48, 0.96),
-        ((59, 6, 16, 80), -0.06, -0.17, 0.04),
-        ((3, 0, 0, 1), 0.0, -0.79, 0.79),
-    ],
-)
-def test_the_uplift_of_pairs(table, value, low, high):
-    found = gain(pairs(*table))
-    assert [round(end, 2) for end in (found.value, found.low, found.high)] == [value, low, high]

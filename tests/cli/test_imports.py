@@ -95,7 +95,7 @@ def bring(desk, monkeypatch):
 def test_everything_comes_once_and_waits(desk, bring, form):
     text, lessons, refused = FILES[form]
     desk.write("it", text)
-    tried = bring(form, "-", "--dry-run", stdin=text)
+    tried = bring(form, "it", "--dry-run")
     assert not (desk.folder / "heedful.db").exists()
     found = tried["converted"]
     assert sorted((one["kind"], one["seen"]) for one in found["lessons"]) == lessons

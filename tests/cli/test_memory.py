@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import sqlite3
+import subprocess
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.cli.support import Desk, following, task
+from tests.cli.support import Desk, ended, following, task
 from tests.memory.dreamt import OTHER, SAME, TEXT
 from tests.store.support import opened
 
@@ -48,10 +50,10 @@ def test_a_merge_is_listed_undone_and_taken_back(desk, session):
         ("patterns list", 0, "log: login failed for <*> here\n  4 values after 'for': ada, bo, cy,",
          f"  {ADA}  seen 1  login failed for ada here", "Next: heedful patterns"),
         ("patterns list KeyError", 0, "no patterns are merged"),
-        (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "from now on kept apart: 1 pat"),
+        (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "1 pattern kept apart"),
         (f"seen log '{LOGIN[0]}'", 0, "seen: 1 "),
         ("patterns list", 0, "log: login failed for ada here, kept apart\n  by ann: a service"),
-        (f"patterns remerge {ADA} --by ann --json", 0, '"apart": false'),
+        (f"patterns unmerge {ADA} --undo --by ann --json", 0, '"apart": false'),
         (f"seen log '{LOGIN[0]}'", 0, "seen: 5 ", "4 patterns merged as: login failed for <*>"),
         ("seen log 'another error'", 1, "seen: 0 "),
     )  # fmt: skip
@@ -66,15 +68,59 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     unused = "prune --by ann --unused-for 180d"
     session(
         (f"{unused} --dry-run", 0, "1 lesson would be removed", "Ask for the colour first",
-         "Next: heedful prune --unused-for 180d --by ann"),
+         "Next: heedful prune --by ann --unused-for 180d"),
         (f"{unused} --dry-run --json", 0, '"why": "not used for '),
         ("pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
         (unused, 0, "0 lessons removed"),
         ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed"),
         ("prune --by ann --keep 1", 0, "the least useful"),
-        ("prune --keep 0 --by ' '", 2, "heedful: --by is ' '; it must be the name of a person"),
+        ("prune --keep 0 --by ' '", 2, "heedful: by is ' '; it must be the name of a person"),
     )  # fmt: skip
+
+
+# Errors in what a command wrote
+
+FIX = "Raise the limit:\n  - limit = 10\n  + limit = " + "9" * 300 + "\nand restart."
+LOG = b"INFO all is well\n" * 900_000
+
+
+def test_fixes_are_shown_whole(desk, session):
+    fill(desk, ("Timeout", "no answer", {"lesson": FIX}))
+    whole = FIX.replace("\n", "\n  ")
+    session(
+        ("seen Timeout 'no answer'", 0, f"lesson 1, error, candidate, operator, seen 1\n  {whole}"),
+        ("lessons", 0, f"lesson 1, error, candidate, operator, seen 1\n  {whole}\n"),
+        ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (b"", 2, "log is empty; pass what the command wrote"),
+        (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
+        (LOG, 1, "because no line of it looks like an error; pass the line itself"),
+        (LOG + b"KeyError: 'a'\n" + LOG, 0, "lesson 1, error"),
+    ],
+)
+def test_what_is_read_is_refused_searched_and_counted(desk, session, text, code, said):
+    fill(desk, ("KeyError", "KeyError: 'a'", {"lesson": "Ask first."}))
+    desk.write("log", text)
+    done = session(("seen log", code, said))
+    counts = re.findall(r"^reading: \d+ of \d+ KB$", done.err, re.MULTILINE)
+    assert len(counts) == len(text) // 5_000_000
+
+
+def test_ctrl_c_while_a_log_is_read(desk):
+    fill(desk, ("KeyError", "KeyError: 'a'"))
+    process = desk.start("seen", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(LOG.decode())  # more than a pipe holds: it is being read now
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == "heedful: interrupted"
 
 
 # Quarantine
@@ -178,14 +224,7 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     assert "its error again 92 % against 20 %   gain −72 points, between −" in bad
     assert "calls a loop    2.8 against 1.4     gain −1.4, between −" in bad
     assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
-    document = session(("proof --json --limit 1 --plot forest.svg", 0, "picture forest.svg")).json
-    drawing = (desk.folder / "forest.svg").read_text("utf-8")
-    for part in (
-        ">memory as a whole (125 / 100)<",
-        "Dates go day first (65 / 50)<",
-        "hurts interval",
-    ):
-        assert part in drawing
+    document = session(("proof --json --limit 1", 0)).json
     (found,) = document["lessons"]
     assert (found["id"], found["state"], found["conclusion"]) == (1, "retired", "hurts")
     assert found["uplift"]["low"] < found["uplift"]["gain"] < found["uplift"]["high"] < 0
@@ -222,14 +261,6 @@ def test_a_run_withholds_as_the_settings_say(desk):
     assert desk.heedful(*run, HEEDFUL_EMBEDDER="none").code == 0
     document = desk.heedful("proof", "--json", "--limit", "99").json
     assert sum(one["withheld"] for one in document["lessons"]) >= 5
-    last = f"tasks-1/word{FIRST + 11}"
-    arms = [one["shown"] for one in desk.heedful("why", last, "--json").json["exposures"]]
-    said = f"{arms.count(True)} lessons shown, {arms.count(False)} withheld to see whether it helps"
-    assert (arms.count(False) > 1, said in desk.heedful("why", last).out) == (True, True)
-    assert re.search(
-        r"\n  lesson \d+, withheld to measure whether it helps: ", desk.heedful("why", last).out
-    )
-    assert "from memory" not in desk.heedful("why", "tasks-1/word0").out
 
 
 # Vectors

@@ -77,8 +77,7 @@ def test_progress_is_told_in_a_few_lines(capsys, total, lines):
     assert len(err) == lines
     assert all(line.endswith(f" of {total} loops") for line in err)
     with Progress() as progress:
-        for done in range(0, 100, 10):
-            progress.fetched("weights", done, 100_000_000, "downloading")
-        progress.fetched("weights", 100, 100_000_000, "verifying")
-    steps = ["weights: downloading (100 MB)", "weights: verifying (100 MB)"]
-    assert capsys.readouterr().err.splitlines() == steps
+        for done in range(0, 3_000_000_001, 1_000_000):
+            progress.counted("reading", done, 3_000_000_000, "KB", 1_000)
+    err = capsys.readouterr().err.splitlines()
+    assert (len(err), err[-1]) == (10, "reading: 3000000 of 3000000 KB")

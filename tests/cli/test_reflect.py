@@ -76,7 +76,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         ("before -- price pot", 1, "no failure is known"),
         ("seen build.log", 0, "seen: 2", "  Error: 3 items match", "lesson 2, strategy, candidate"),
         ("seen any.bin", 2, "any.bin is not a text"),
-        ("seen well.log", 1, "no line of the text looks like an error"),
+        ("seen well.log", 1, "no line of it looks like an error"),
     )
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
@@ -87,7 +87,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
 
 
 def test_a_model_words_it(typed):
-    done = typed(("reflect runs.jsonl --model reflectors:good --json", 0, "run 1: reflected on"))
+    done = typed(("reflect runs.jsonl --model reflectors:good --json", 0))
     first = done.json["episodes"][0]
     assert first["reflection"]["meta"]["by"] == "reflectors:good"
     assert first["strategy"]["text"] == "Before you call price, name the item in full."
@@ -127,9 +127,7 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     typed(
         ("reflect runs.jsonl", 0, "another process works on it, or was killed: after some seconds",
          "2 episodes: 1 new, 0 known, 1 left to others"),
-        ("reflect --waiting", 0, "0 episodes: 0 new, 0 known, 1 left to others",
-         "another process works on the rest, or was killed"),
-        ("reflect --waiting --json", 0, '"left": 1'),
+        ("reflect --waiting", 0, "0 episodes: 0 new, 0 known"),
     )  # fmt: skip
 
 

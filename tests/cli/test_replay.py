@@ -1,17 +1,13 @@
 """`heedful replay` and `policy`: figures by hand, and what is said of them."""
 
-import json
-import os
-import signal
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from heedful.loop.codec import policy_from
-from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
-from tests.cli.support import Done, ended, record, task
+from tests.cli.support import Done, record, task
 
 LOOPS = (
     record("a", "x", "y!"),
@@ -48,9 +44,9 @@ def test_the_figures_by_hand(replay):
     assert done.out.startswith("4 loops, 9 attempts; 3 loops can be solved\n")
     rows = lines(done)
     # An oracle makes 2, 1, 3 and 1 attempts: 7. Two attempts at most lose c, and cost 2, 2, 2, 1.
-    assert rows["as recorded"] == ["9", "1.286", "3", "0", "0.750", "2", "0"]
-    assert rows["default"] == ["9", "1.286", "3", "0", "0.750", "2", "0"]
-    assert rows[TWO] == ["7", "1.000", "2", "1", "0.500", "1", "0"]
+    assert rows["as recorded"] == ["9", "1.286", "9", "0", "3", "0", "0.750", "2", "0"]
+    assert rows["default"] == rows["as recorded"]
+    assert rows[TWO] == ["7", "1.000", "7", "0", "2", "1", "0.500", "1", "0"]
     assert "cannot tell:" not in done.out
     longer = replay("loops.jsonl", "--policy", "default, -repeat")
     assert lines(longer)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
@@ -71,14 +67,6 @@ def test_a_drawing_of_cost_and_quality(replay, desk):
     assert "has nothing to draw" in replay("loops.jsonl", "--plot", "front.svg").err
 
 
-def test_calls_and_tokens_only_where_they_say_more(replay, desk):
-    assert "calls" not in replay("loops.jsonl").out
-    usage = {"calls": 3, "prompt_tokens": 10, "completion_tokens": 5}
-    desk.records({"attempts": [{"candidate": "x", "passed": True, "usage": usage}]})
-    done = replay("loops.jsonl", "--policy", "stage")
-    assert lines(done)["stage"] == ["1", "1.000", "3", "15", "1", "0", "1.000", "0", "0"]
-
-
 def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
     scores = [{"alignment": a, "drift": d} for a, d in pairs]
     return {"id": id, "attempts": [{"candidate": str(s), "scores": s} for s in scores], **more}
@@ -90,14 +78,11 @@ def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
     done = replay("loops.jsonl")
     assert said not in done.out
-    assert lines(done)["orchestrator"][:3] == ["2", "1.000", "1"]
+    assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0])
     done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75", "--json")
-    named = "stage, alignment >= 0.75: 1 of 2 loops "
-    assert done.json["notes"] == [
-        f"{named}cannot be judged by its goals: alignment >= 0.75",
-        f"{named}have goals of their own instead of alignment >= 0.75",
-    ]
+    (note,) = done.json["notes"]
+    assert note.startswith("stage, alignment >= 0.75: 1 of 2 loops cannot be judged by its goals")
 
 
 def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
@@ -132,28 +117,9 @@ def test_where_there_are_no_loops(heedful_, desk, name):
     assert (done.code, said in done.json["error"]["message"]) == (code, True), done
 
 
-def test_ctrl_c(desk):
-    fifo = desk.folder / "loops.jsonl"
-    os.mkfifo(fifo)
-    process = desk.start("replay", "loops.jsonl", "--json")
-    with fifo.open("wb", buffering=0) as writer:
-        writer.write(b" " * 200_000)  # more than a pipe holds: it is being read now
-        process.send_signal(signal.SIGINT)
-    done = ended(process)
-    assert (done.code, done.err) == (130, "")
-    assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
-
-
 # Policies
 
 TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
-
-
-def test_the_presets(heedful_):
-    done = heedful_("policy", "list")
-    assert "Fatigue(limit=0.5, increment=0.15, decay=0.05, most=1.0)" in done.out
-    listed = heedful_("policy", "list", "--json").json["policies"]
-    assert [policy_from(one) for one in listed] == [*PRESETS.values()]
 
 
 def test_check_shows_the_shortest_history_of_each_rule(heedful_):
@@ -196,12 +162,6 @@ def test_a_policy_is_checked_in_words_and_as_json(heedful_, desk, text, code, sa
         shown = (rule["can_fire"], rule["proof"], len(rule["history"]))
         assert shown == (found.history is not None, found.proof, len(history))
         assert policy_from({"rules": [rule["rule"]]}).rules == (found.rule,)
-
-
-def test_a_setting_that_is_no_policy_is_named(heedful_, desk):
-    desk.write("heedful.toml", "[policy]\nx = 1")
-    done = heedful_("policy", "check")
-    assert (done.code, "given by policy in heedful.toml" in done.err) == (2, True)
 
 
 def test_a_run_warns_of_rules_that_cannot_fire(desk):

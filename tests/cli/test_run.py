@@ -27,7 +27,10 @@ def test_a_run_in_words(desk):
     assert total[:6] == ["tasks-1", "3", "0", "2", "7", "105"]
     assert "colours" in done.out
     assert "✗ never: stopped by repeat after 3 attempts" in done.out
-    assert "Next: heedful why tasks-1/never\n" in done.out
+    assert "report reports/tasks-1.html\n\nNext: heedful why tasks-1/never\n" in done.out
+    page = (desk.folder / "reports/tasks-1.html").read_text("utf-8")
+    for part in ("red: Say red", "stopped after 3 attempts", "&#39;never&#39; is", "+green"):
+        assert part in page
     lines = done.err.splitlines()
     assert lines[0] == "run tasks-1: 3 tasks, model toy:answer, heedful.db"
     assert lines[1].startswith("1/3 ✓ red  2 attempts, calls: 2,")
@@ -44,6 +47,7 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
     assert sum(row["seconds"] for row in document.pop("rows")) == pytest.approx(seconds, abs=0.01)
     assert (done.code, document) == (0, {
         "run": "tasks-1", "db": "heedful.db", "model": "toy:answer", "tasks": 2, "at_once": 0,
+        "report": "reports/tasks-1.html",
         "solved": 2, "calls": 5, "tokens": 60,  # the call that failed was one, too
     })  # fmt: skip
     assert rows(done)[1] == {

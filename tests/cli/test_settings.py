@@ -34,8 +34,8 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "tenant": "t", "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
         "threads": 3, "context": 100, "jobs": 2, "timeout": 0.5, "max_tokens": 9,
         "max_entries": 8, "checks": {"brief": {"name": "words", "at_most": 9}}, "host": "h",
-        "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "burst": 3, "body": 2048,
-        "traces": 4096, "concurrent": 7, "drain": 5.0, "settled": 1.5,
+        "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "body": 2048,
+        "traces": 4096, "drain": 5.0, "settled": 1.5,
         "trust": {"tool": "model"}, "forget": "9d",
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()

@@ -38,10 +38,7 @@ def test_on_sqlite_what_waits_is_done_once(desk, session):
     filled(desk)
     rules = "model: none: rules write the lessons\n"
     refused = "jobs run inside heedful serve; heedful worker --once runs the waiting jobs"
-    session(
-        ("worker", 2, refused),
-        ("worker --once --queues memory", 0, "0 jobs done, 0 given up"),
-    )
+    session(("worker", 2, refused), ("worker --once --queues memory", 0, "0 jobs done, 0 given up"))
     done = session(("worker --once --queues 'loops, reflection'", 0, "3 jobs done, 0 given up\n"))
     assert done.err.count("shop reflect digest=") == done.err.count("done in") == 3
     assert session(("worker --once", 0)).err == f"{rules}0 jobs done, 0 given up\n"

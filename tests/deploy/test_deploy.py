@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.cli.app import app
+from heedful.cli.output import CALL, Call
 from heedful.errors import RoleRefused
 from heedful.store.postgres import in_database
 from tests.postgres import rows, server
@@ -66,9 +67,12 @@ def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
 def test_the_image_begins_with_a_command_that_heedful_takes():
     words = dict(steps())
     assert yaml.safe_load(words["ENTRYPOINT"]) == ["heedful"]
-    context = parsed(*yaml.safe_load(words["CMD"]))
-    assert (context.params["host"], context.params["key_required"]) == ("0.0.0.0", True)
-    assert str(context.params["port"]) == words["EXPOSE"]
+    running = Call()
+    token = CALL.set(running)
+    parsed(*yaml.safe_load(words["CMD"]))
+    CALL.reset(token)
+    assert (running.options["host"], running.options["key_required"]) == ("0.0.0.0", True)
+    assert str(running.options["port"]) == words["EXPOSE"]
 
 
 def test_the_image_knows_whether_it_lives(tmp_path):

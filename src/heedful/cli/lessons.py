@@ -6,17 +6,17 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, emit, following, say, shorten
+from heedful.cli.output import answer, columns, counted, following, indented, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -27,16 +27,12 @@ from heedful.memory.memory import Memory, Spaces
 from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
-SHOWN_PATTERNS = 10
 WHOLE = 10_000  # bytes of a file that are looked up whole; of a longer file, its error lines
 LONGEST_NAME = 1_000
+SEEN = "make 2>&1 | heedful seen"
+WAITS = "\nNot shown: what tools or documents wrote waits in quarantine until it is released."
 
 
-LESSONS = columns(
-    "lesson kind state trust id seen helped hurt examples last_seen",
-    lesson=lambda one: one["text"] or "(held back)",
-    state=lambda one: f"{one['state']}, pinned" if one["pinned"] else one["state"],
-)
 REMOVED = columns(
     "lesson state why id seen last_of_use",
     lesson="text",
@@ -48,8 +44,8 @@ def lessons(limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
-    empty = "nothing was learnt in this scope yet"
-    return emit(found, LESSONS, key="lessons", text=4, empty=empty, then=then)
+    lines = _describe_lessons(found) if found else ["nothing was learnt in this scope yet"]
+    return answer({"lessons": found}, *lines, then)
 
 
 def seen(
@@ -73,28 +69,28 @@ def seen(
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
     head = f"  {mark.digest}  {clean(mark.pattern, WORDS)}" if not found.lines else ""
-    head = head if said.strip() else ", because no line of the text looks like an error"
+    if not said.strip():
+        head = ", because no line of it looks like an error; pass the line itself"
     answer(
         {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
         f"seen: {found.count}{head}",
         *(f"  {clean(line, WORDS)}" for line in found.lines),
         merged,
-        *_lessons_whole(found.lessons, found.release),
+        *_describe_lessons([one for one in found.lessons if one["text"]]),
+        *((WAITS, f"Next: {found.release}") if found.release else ()),
         then,
     )
     return 0 if found else 1
 
 
-def _lessons_whole(found: Sequence[Mapping[str, Any]], release: str) -> Iterator[str]:
-    """Yield lines with the whole texts of lessons, and the command for those in quarantine."""
+def _describe_lessons(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield lines with lessons and their whole texts."""
     for one in found:
-        if one["text"]:
-            head = f"lesson {one['id']}, {one['kind']}, {one['state']}, {one['trust']}"
-            yield f"\n{head}, seen {one['seen']}"
-            yield f"  {clean(one['text'], len(one['text']))}"
-    if release:
-        yield "\nNot shown: what tools or documents wrote waits in quarantine until it is released."
-        yield f"Next: {release}"
+        counts = "".join(f", {name} {one[name]}" for name in ("helped", "hurt") if one.get(name))
+        state = f"{one['state']}, pinned" if one.get("pinned") else one["state"]
+        head = f"lesson {one['id']}, {one['kind']}, {state}, {one['trust']}"
+        yield f"\n{head}, seen {one['seen']}{counts}"
+        yield f"  {indented(one['text'] or '(held back)')}"
 
 
 def before(command: Annotated[list[str], Argument(help="The command, after --.")]) -> int:
@@ -117,20 +113,32 @@ def before(command: Annotated[list[str], Argument(help="The command, after --.")
 def _errors_in(source: str) -> str:
     """Return the text `source`, or the error lines of the file `source`; "-" is standard input.
 
-    A short file is returned whole. Raises UsageError for a binary file.
+    A short file is returned whole. Raises UsageError for an empty or a binary file.
     """
     if source != "-" and not (len(source) < LONGEST_NAME and os.path.isfile(source)):
         return source
+    name = "standard input" if source == "-" else source
     opened = open(source, "rb") if source != "-" else nullcontext(sys.stdin.buffer)  # noqa: SIM115
     with opened as file:
         start: bytes = file.read(WHOLE) + file.readline(WHOLE)
+        if not start.strip():
+            raise UsageError(f"{name} is empty; pass what the command wrote: {SEEN}")
         if b"\0" in start:
-            name = "standard input" if source == "-" else source
-            raise UsageError(f"{name} is not a text; pass the output or the log as text")
+            raise UsageError(f"{name} is not a text in UTF-8; pass the output or the log as text")
         if len(start) < WHOLE:
             return start.decode("utf-8", "replace")
-        lines = chain(start.splitlines(), iter(partial(file.readline, WHOLE), b""))
-        return "\n".join(error_lines(line.decode("utf-8", "replace") for line in lines))
+        return "\n".join(error_lines(_lines(start, file)))
+
+
+def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
+    """Yield the lines of `start` and of the rest of `file`, and show how much is read."""
+    done, total = 0, 0  # bytes; a pipe has no size
+    with suppress(OSError):
+        total = os.fstat(file.fileno()).st_size
+    for line in chain(start.splitlines(), iter(partial(file.readline, WHOLE), b"")):
+        yield line.decode("utf-8", "replace")
+        done += len(line) + 1
+        output.progress().counted("reading", done, total, "KB", 1_000)
 
 
 def recall(
@@ -151,7 +159,7 @@ def recall(
         texts = {name: getattr(one.example, name) for name in ("task", "rejected", "accepted")}
         if not one.example.accepted and one.lesson != one.example.task:
             texts["lesson"] = one.lesson
-        lines += [f"  {f'{name}:':<9} {clean(text, WORDS)}" for name, text in texts.items() if text]
+        lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
     return answer({"examples": found, "spaces": spaces}, *(lines or ["nothing related"]))
 
 
@@ -173,8 +181,7 @@ async def check_spaces(memory: Memory) -> Spaces | None:
     return spaces
 
 
-patterns: Typer = group("Show merged error patterns, and undo a merge.")
-Digests = Annotated[list[str], Argument(help="Digests from the list of patterns.")]
+patterns: Typer = group()
 
 
 @patterns.command("list")
@@ -183,41 +190,25 @@ def list_patterns(
 ) -> int:
     """List merged patterns with the reasons for their merge, then patterns that are kept apart."""
     found = ask(lambda memory: memory.patterns(error_type))[:limit]
-    lines = []
-    for one in found:
-        kept = ", kept apart" if one["apart"] else ""
-        lines.append(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
-        lines += [f"  {clean(why, WORDS)}" for why in one["why"]]
-        for member in one["patterns"][:SHOWN_PATTERNS]:
-            pattern = clean(member["pattern"], WORDS)
-            lines.append(f"  {member['signature']}  seen {member['seen']}  {pattern}")
-        if (more := len(one["patterns"]) - SHOWN_PATTERNS) > 0:
-            lines.append(f"  and {counted(more, 'other')}; --json shows them")
-    if found:
-        do = "remerge" if found[0]["apart"] else "unmerge"
-        digest = found[0]["patterns"][0]["signature"]
-        lines.append(following("patterns", do, digest, "--by", "NAME"))
-    none = "no patterns are merged, and none are kept apart"
-    return answer({"patterns": found}, *(lines or [none]))
+    if not found:
+        return answer({"patterns": []}, "no patterns are merged, and none are kept apart")
+    undo = ["--undo"] if found[0]["apart"] else []
+    digest = found[0]["patterns"][0]["signature"]
+    then = following("patterns", "unmerge", digest, "--by", "NAME", *undo)
+    return answer({"patterns": found}, output.page("patterns", found=found), then)
 
 
 @patterns.command()
-def unmerge(digests: Digests, by: By, why: Why = "") -> int:
+def unmerge(
+    digests: Annotated[list[str], Argument(help="Digests from the list of patterns.")],
+    by: By,
+    why: Why = "",
+    undo: Annotated[bool, Option("--undo", help="Allow the merge again.")] = False,
+) -> int:
     """Keep patterns apart from all other patterns from now on."""
-    return _set_apart(digests, by, why, apart=True)
-
-
-@patterns.command()
-def remerge(digests: Digests, by: By, why: Why = "") -> int:
-    """Allow heedful to merge patterns again that `unmerge` kept apart."""
-    return _set_apart(digests, by, why, apart=False)
-
-
-def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
-    ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=apart))
-    how = "kept apart" if apart else "mergeable again"
-    words = f"from now on {how}: {counted(len(digests), 'pattern')}"
-    record = {"patterns": digests, "apart": apart, "by": by, "why": why}
+    ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=not undo))
+    words = f"{counted(len(digests), 'pattern')} {'mergeable again' if undo else 'kept apart'}"
+    record = {"patterns": digests, "apart": not undo, "by": by, "why": why}
     return answer(record, words, following("patterns", "list"))
 
 
@@ -242,13 +233,11 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if unused_for is not None:
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
-    asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
-    words = [word for pair in asked.items() if pair[1] is not None for word in pair]
     return answer(
         {"dry_run": dry_run, "removed": found},
-        *shorten(REMOVED, found, text=3),
+        *output.shorten(REMOVED, found, text=3),
         f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}",
-        following("prune", *words) if dry_run and found else following("lessons"),
+        output.repeated() if dry_run and found else following("lessons"),
     )
 
 
@@ -264,11 +253,10 @@ def reembed() -> int:
             todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
             what = "recall compares words here, which needs no vectors"
             raise UsageError(f"{what}; for meanings {todo}")
-        watch = partial(progress.counted, "embedding", noun="examples")
+        watch = partial(output.progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
     rest = "stopped; heedful reembed continues where it stopped"
-    with output.Progress() as progress:
-        done, spaces = ask(embed, progress=progress.fetched, stopped=rest)
+    done, spaces = ask(embed, stopped=rest)
     words = f"{counted(done, 'example')} embedded; {spaces}"
     return answer({"embedded": done, **asdict(spaces)}, words)

@@ -27,6 +27,7 @@ from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
 LISTED = 10
+BRIEF = 80
 CANDIDATE = 400  # characters of a candidate that are shown
 
 
@@ -40,7 +41,10 @@ def why(
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure], Sequence[str]]:
-        stored = await loop_of(memory, loop)
+        newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
+        stored = newest[0] if newest else await loop_of(memory, loop)
+        if stored.head.stage is not None and newest:
+            stored = await loop_of(memory, stored.head.stage.run)
         if is_run(stored):
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
@@ -153,8 +157,8 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
         if name == "last":
-            if newest := await newest_runs(memory, 1):
-                return newest[0]
+            if runs := await newest_runs(memory, 1):
+                return runs[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"
             raise NotFound("loop", name, where) from None
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
@@ -257,20 +261,24 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
-LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
+LOOPS = columns(
+    "loop task state stopped_by attempts best calls tokens updated",
+    loop="id",
+    task=lambda row: clean(_text(row["task"]), BRIEF),
+)
 
 
 def list_loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: settings.Limit = 50,
 ) -> int:
-    """List the newest loops. An open loop is still running, or was interrupted."""
+    """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    return emit(list(map(_row, found)), LOOPS, key="loops", text=3, empty=empty)
+    return emit(list(map(_row, found)), LOOPS, key="loops", text=4, empty=empty)
 
 
 def _row(stored: StoredLoop) -> dict[str, Any]:
@@ -278,6 +286,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     loop, usage = stored.loop, stored.loop.usage
     return {
         "id": stored.id,
+        "task": stored.head.task,
         "state": loops.state_of(stored),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
         "attempts": len(loop.attempts),

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -41,8 +41,6 @@ class Interrupted(Exception):
 
 
 INTERRUPTED = 130
-# Arguments of Memory's methods for which commands have options of the same names.
-OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
     (errors.UsageError, 2),
@@ -55,12 +53,13 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 @dataclass
 class Call:
-    """The running command line, with the values of the options that all commands share."""
+    """The running command line; `options` are the settings that are given as options."""
 
     arguments: Sequence[str] = ()
     json: bool = False
     debug: bool = False
-    db: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    progress: Progress | None = None
 
 
 CALL: ContextVar[Call] = ContextVar("call")
@@ -79,8 +78,22 @@ def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
+def progress() -> Progress:
+    """Return the progress of the running command, which ends when a result is printed."""
+    running = call()
+    running.progress = running.progress or Progress()
+    return running.progress
+
+
+def fetched(name: str, done: int, total: int, what: str) -> None:
+    """Show how many bytes of the weights `name` are processed."""
+    progress().counted(f"{name}: {what}", done, total, "MB", 1_000_000)
+
+
 def show(text: object = "") -> None:
     """Print a result to stdout."""
+    if call().progress:
+        progress().__exit__()
     print(text, flush=True)
 
 
@@ -103,8 +116,15 @@ def answer(record: Any, *lines: object) -> int:
     if call().json:
         print_json(record)
     else:
-        show("\n".join(filter(None, map(str, lines))))
+        show("\n".join(filter(None, map(str, lines))).lstrip("\n"))
     return 0
+
+
+def page(template: str, **values: object) -> str:
+    """Return the text of a template, whose values are made harmless for a terminal."""
+    from heedful.pages import render  # slow to import
+
+    return render(f"{template}.txt.j2", counted=counted, when=when, **values).rstrip()
 
 
 def emit(
@@ -163,6 +183,13 @@ class Table:
         return captured.get().removesuffix("\n")
 
 
+def indented(text: str, by: int = 2) -> str:
+    """Return the whole text, harmless for a terminal; each line but the first is indented."""
+    from heedful.pages.report import visible  # slow to import
+
+    return f"\n{' ' * by}".join(visible(text).strip().splitlines())
+
+
 def shorten(columns: Columns, rows: Sequence[Any], text: int) -> Iterator[object]:
     """Yield a table of the first `SHOWN` rows, and how many others there are."""
     if rows:
@@ -200,9 +227,17 @@ def following(*words: object, db: str | None = None) -> str:
     """Return the line `Next: heedful …` with a command, and --db unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
-    db = db or call().db
+    db = db or call().options.get("db")
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
+
+
+def repeated() -> str:
+    """Return the line `Next: heedful …` with the running command, but without --dry-run."""
+    from heedful.store import shown
+
+    kept = [shown(word) for word in call().arguments if word not in ("--dry-run", "--json")]
+    return f"Next: {shlex.join(['heedful', *kept])}"
 
 
 class Progress:
@@ -219,8 +254,7 @@ class Progress:
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
         self._lines: dict[str, Any] = {}  # the bar of each name
-        self._last: dict[str, object] = {}  # what was last shown of each name
-        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}  # what was last shown of each name
 
     def __enter__(self) -> Progress:
         return self
@@ -235,34 +269,29 @@ class Progress:
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
 
-    def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
-        """On a terminal, update the bar `name` with `words` before it and `count` behind it."""
+    def bar(self, name: str, done: int, total: int, count: str) -> None:
+        """On a terminal, update the bar `name` with `count` behind it."""
         if not self.live:
             return
         if name not in self._lines:
             self._bars.start()
             self._lines[name] = self._bars.add_task(name, count=count)
-        line, words = self._lines[name], words or name
-        self._bars.update(line, description=words, completed=done, total=total or None, count=count)
+        self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
 
-    def fetched(self, name: str, done: int, total: int, what: str) -> None:
-        """Show how many bytes of the weights `name` are processed. Any thread may call this."""
-        with self._lock:
-            size = f"{total / 1e6:.0f} MB"
-            self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
-            if not self.live and self._last.get(name) != what:
-                self.say(f"{name}: {what} ({size})")
-            self._last[name] = what
+    def counted(self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1) -> None:
+        """Show `done` of `total`, in units: as a bar on a terminal, else in at most ten lines.
 
-    def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
-        """Show `done` of `total`: as a bar on a terminal, else in at most ten lines."""
-        step = done // (100 if self.live else max(MANY, total // 10))
+        A `total` of 0 is unknown.
+        """
+        least = 100 * unit if self.live else MANY * min(unit, 1_000)
+        step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return
         self._last[what] = step
-        self.bar(what, done, total, f"{done}/{total} {noun}")
+        count = f"{done // unit} of {total // unit} {noun}" if total else f"{done // unit} {noun}"
+        self.bar(what, done, total, count)
         if not self.live:
-            self.say(f"{what}: {done} of {total} {noun}")
+            self.say(f"{what}: {count}")
 
 
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
@@ -273,48 +302,39 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
-    pressed, ended = threading.Event(), threading.Event()
-    cancels: list[Callable[[], object]] = []
-
-    async def watch() -> T:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))
-        if pressed.is_set():
-            task.cancel()
-        return await task
-
     def give_up() -> None:
-        if not ended.wait(GRACE_SECONDS):
-            say(f"heedful: {last_words()}")
-            os._exit(INTERRUPTED)
+        say(f"heedful: {last_words()}")
+        os._exit(INTERRUPTED)
+
+    late = threading.Timer(GRACE_SECONDS, give_up)
+    late.daemon, late.name = True, "heedful-leave"
 
     def press(signum: int, frame: object) -> None:
-        if pressed.is_set():
+        if late.is_alive():
             os._exit(INTERRUPTED)
-        pressed.set()
-        threading.Thread(target=give_up, name="heedful-leave", daemon=True).start()
-        for cancel in cancels:
-            cancel()
+        late.start()
+        loop.call_soon_threadsafe(task.cancel)
 
-    before = signal.signal(signal.SIGINT, press)
+    before = signal.getsignal(signal.SIGINT)
     try:
-        return asyncio.run(watch())
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(work)
+            signal.signal(signal.SIGINT, press)
+            return loop.run_until_complete(task)
     except asyncio.CancelledError:
         raise Interrupted(last_words()) from None
     except SystemExit as error:
         raise errors.UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
     finally:
-        ended.set()
+        late.cancel()
         signal.signal(signal.SIGINT, before)
 
 
 def report_error(error: BaseException, **more: Any) -> int:
     """Print the error, with --json as one document that includes `more`. Return its exit code."""
     kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
-    if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
-        message = f"--{error}"
-    elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
+    if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
     elif hasattr(error, "format_message"):  # an error in the command line
         message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
@@ -322,7 +342,7 @@ def report_error(error: BaseException, **more: Any) -> int:
             say(message)
             return code
         if command is not None and not call().json:
-            message = f"{message.rstrip('.')}; see {command.command_path} --help"
+            message = f"{message.rstrip('.')} (see {command.command_path} --help)"
         kind = "UsageError"
     else:
         hint = "" if call().debug else "; run it again with --debug for the traceback"

@@ -1,13 +1,12 @@
-"""`heedful replay` and `policy`: compare policies on recorded loops, and check rules.
+"""`heedful replay` and `policy check`: compare policies on recorded loops, and check rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,18 +16,18 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, emit
+from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
-from heedful.loop.decide import Policy, triggers
+from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import counts_scope, find_near_repeat
-from heedful.pages.plot import Point, draw_front
+from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
@@ -37,7 +36,7 @@ Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded 
 def replay(
     source: Source = None,
     policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
-    plot: config.Plot = None,
+    plot: Annotated[Path | None, Option(help="Draw the result into this SVG file.")] = None,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -50,25 +49,27 @@ def replay(
     loop under the policy. --plot draws cost against quality.
     """
     chosen = [presets.policy(text) for text in policy or ()]
-    with output.Progress() as progress:
-        records = read_records(source, progress)
-        left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
-        policies = chosen or [one for one in PRESETS.values() if one not in left_out]
-        aims = loops.aimed(records, policies)
-        figures = list[Figures]()
-        for done, one in enumerate([loops.WHOLE, *policies]):
-            progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
-            figures += replays.compare(aims, [one])
+    records = read_records(source)
+    left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
+    policies = chosen or [one for one in PRESETS.values() if one not in left_out]
+    aims = loops.aimed(records, policies)
+    figures = list[Figures]()
+    for done, one in enumerate([loops.WHOLE, *policies]):
+        output.progress().counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
+        figures += replays.compare(aims, [one])
     whole = replace(figures.pop(0), beyond=0)  # how the recorded loops ended is known
     notes = [f"{one.name} is left out: no scores for its goals are recorded" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
         notes.append(f"{counted(assumed, 'loop')} without goals: judged by the policies' goals")
     if plot is not None:
+        if plot.suffix != ".svg":
+            raise InvalidInput("--plot", str(plot), "the name of a file that ends in .svg")
         if not whole.solvable:
             raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
         title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
-        config.write_plot(plot, draw_front(list(map(Point.of, figures)), title))
+        plot.write_text(draw_front(list(map(Point.of, figures)), title), encoding="utf-8")
+        output.say(f"picture {plot}")
     documents = list(map(loops.document, figures))
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
@@ -79,48 +80,34 @@ def replay(
     )
 
 
-FIGURES: dict[str, Any] = {
-    "÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}",
-    "calls": lambda one: one.usage.calls,
-    "tokens": lambda one: one.usage.tokens,
-    "quality": lambda one: f"{one.quality:.3f}",
-    "cannot_tell": "beyond",
-}
+FIGURES = columns(
+    "policy attempts ÷_oracle calls tokens solved lost quality regret cannot_tell",
+    **{"÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}"},
+    calls=lambda one: one.usage.calls,
+    tokens=lambda one: one.usage.tokens,
+    quality=lambda one: f"{one.quality:.3f}",
+    cannot_tell="beyond",
+)
 
 
 def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
-    # Calls and tokens are shown only if they say more than the attempts.
-    more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
-    more += "tokens " if any(one.usage.tokens for one in rows) else ""
-    names = f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell"
-    yield Table(columns(names, **FIGURES), rows)
+    yield Table(FIGURES, rows)
     if any(one.beyond for one in rows):
         yield "cannot tell: loops whose record is too short to show how they would have ended"
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     """Yield the reasons why the figures may differ from the figures of live runs."""
-    many = counted(len(records), "loop")
     for policy in policies:
-        words = ", ".join(map(str, policy.goals))
-        own = sum(one.loop.goals not in ((), policy.goals) for one in records)
         if lacking := loops.unscored(records, policy):
-            yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {words}"
-        if policy.goals and own:
-            yield f"{policy.name}: {own} of {many} have goals of their own instead of {words}"
+            many, goals = counted(len(records), "loop"), ", ".join(map(str, policy.goals))
+            yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {goals}"
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if scoped:
         yield f"{', '.join(scoped)}: the rule echo counts within each loop, not over earlier loops"
 
 
-policies: Typer = group("Show policies, and prove that each of their rules can fire.")
-
-
-@policies.command("list")
-def list_policies() -> int:
-    """List the presets."""
-    heads = columns("preset rules", preset="name", rules=_describe)
-    return emit([*PRESETS.values()], heads, key="policies", text=2, document=codec.policy_to)
+policies: Typer = group()
 
 
 @policies.command()
@@ -131,52 +118,12 @@ def check(
 
     Exits with 0 if every rule can change a verdict, otherwise with 1.
     """
-    chosen = config.policy_of(policy)
+    chosen = presets.policy(config.settings(policy=policy).policy)
     found = reach(chosen)
     document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
-    lines = (line for one in found for line in _describe_reach(one))
-    answer(document, f"policy {chosen.name or 'of its own'}: {_describe(chosen)}", *lines)
+    usual = {"nothing": record.NOTHING, "improvement": record.Improvement()}
+    answer(document, output.page("reach", policy=chosen, found=found, **usual))
     return 0 if all(one.history is not None for one in found) else 1
-
-
-def _describe_reach(found: Reach) -> Iterator[str]:
-    yield f"\n{found}"
-    if found.history is None:
-        return
-    for key, count in found.history.echoes.items():
-        yield f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}"
-    seen: set[str] = set()
-    for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
-        yield f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}"
-        seen.add(attempt.candidate.digest)
-    yield f"  => {found.rule(found.history)}"
-
-
-def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
-    """Describe an attempt. `better`: it is an improvement. `seen`: digests of candidates before."""
-    nearly = "nearly the same candidate" if attempt.repeats is not None else "a new candidate"
-    yield "the same candidate" if attempt.candidate.digest in seen else nearly
-    evaluation = attempt.evaluation
-    if evaluation is None:
-        yield "not evaluated"
-        return
-    if attempt.number > 1:
-        yield "better" if better else "no better"
-    if evaluation.met == 0:
-        yield "nothing met"
-    for one in evaluation.findings:
-        kind = "finding" if one.level == "error" else one.level
-        yield f"{kind} {one.key}" + (f" of severity {one.severity:g}" if one.severity < 1 else "")
-    if attempt.usage != record.NOTHING:
-        yield "all of the budget"
-
-
-def _describe(policy: Policy) -> str:
-    goals = f"; goals {', '.join(map(str, policy.goals))}" if policy.goals else ""
-    better = policy.improvement
-    improvement = f"; {better!r}" if better != record.Improvement() else ""
-    again = "; unscored again" if policy.unscored == "again" else ""
-    return ", ".join(map(repr, policy.rules)) + improvement + again + goals
 
 
 def _reach_document(found: Reach) -> dict[str, Any]:
@@ -194,14 +141,12 @@ def _reach_document(found: Reach) -> dict[str, Any]:
 NOT_PASSED = record.Finding("recorded", "not passed")
 Number = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Goals = tuple[record.Goal, ...]
 
 
 class AttemptShape(Shape):
     """An attempt in a file of recorded loops."""
 
-    candidate: JsonValue = None
-    digest: Annotated[str, Field(min_length=1)] | None = None
+    candidate: JsonValue
     passed: bool | None = None
     findings: list[record.Finding] | None = None
     scores: dict[str, Number] | None = None
@@ -219,10 +164,10 @@ class LoopShape(Shape):
     attempts: Annotated[list[AttemptShape], Field(min_length=1)]
 
 
-def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
+def read_records(source: str | None) -> list[RecordedLoop]:
     """Return the recorded loops of a database or a file. Raises NotFound, UsageError."""
     if source is not None and source.endswith(".jsonl"):
-        return read_file(Path(source), partial(progress.counted, "reading"))
+        return read_file(Path(source))
     values = config.settings(db=source)
     scope = config.scope_of(values)
 
@@ -239,7 +184,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
     return records
 
 
-def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
+def read_file(path: Path) -> list[RecordedLoop]:
     """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -252,37 +197,24 @@ def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> 
             record.check_goals(goals)
             attempts: list[record.Attempt] = []
             for number, one in enumerate(given.attempts, 1):
-                attempts.append(_parse_attempt(number, one, goals, attempts))
+                attempts.append(_parse_attempt(number, one, attempts))
             quality = tuple(one.quality for one in given.attempts if one.quality is not None)
-            if quality and len(quality) < len(attempts):
-                raise InvalidInput("quality", quality, "given for all attempts of a loop, or none")
+            id = f"line {line}" if given.id is None else str(given.id)
+            made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
-        id = f"line {line}" if given.id is None else str(given.id)
-        made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
-        if watch is not None:
-            watch(len(made), len(entries))
     return made
 
 
 def _parse_attempt(
-    number: int, given: AttemptShape, goals: Goals, before: Sequence[record.Attempt]
+    number: int, given: AttemptShape, before: Sequence[record.Attempt]
 ) -> record.Attempt:
-    if given.candidate is None and given.digest is None:
-        raise UsageError(f"attempt {number} has no candidate; give one, or its digest")
-    if given.passed is None and given.findings is None and given.scores is None:
-        raise UsageError(f"attempt {number} has no verdict; give passed, findings or scores")
-    candidate = record.Candidate(given.digest or "")
-    if given.candidate is not None:
-        candidate = record.Candidate.of(given.candidate)
-        candidate = replace(candidate, digest=given.digest or candidate.digest)
-    evaluation = record.Evaluation((*(given.findings or ()),), given.scores or {}, met=given.met)
-    passes = evaluation.passes(goals)
-    if given.passed and not passes:
-        why = triggers(evaluation, goals)[0]
-        allowed = f"false: it has an error finding, or misses a goal ({why.code}: {why.detail})"
-        raise InvalidInput(f"passed of attempt {number}", True, allowed)
-    if given.passed is False and passes:
-        evaluation = replace(evaluation, findings=(*evaluation.findings, NOT_PASSED))
+    if (given.passed is None) == (given.findings is None and given.scores is None):
+        raise UsageError(f"attempt {number} needs either passed, or findings and scores")
+    findings = (*(given.findings or ()),)
+    if given.passed is False:
+        findings = (NOT_PASSED,)
+    candidate = record.Candidate.of(given.candidate)
+    evaluation = record.Evaluation(findings, given.scores or {}, met=given.met)
     usage = given.usage or record.Usage(calls=1)
     return record.Attempt(number, candidate, evaluation, usage, find_near_repeat(candidate, before))

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -27,16 +27,20 @@ from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
 from heedful.lessons.lesson import Scope
+from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
 from heedful.loop.record import clean
-from heedful.store import loops, shown
+from heedful.pages import write_html
+from heedful.store import loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
 MOST_LINES = 20
+REPORTS = "reports"  # the folder of the report pages
+ON_PAGE = 200  # tasks on a report page
 # Errors of one task, after which other tasks continue. Other model errors would hit them too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
 EXAMPLES = "heedful._examples"
@@ -72,6 +76,7 @@ class Job:
 
     `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
     `rows` are the results of the tasks that have ended. `arguments` is the whole command line.
+    `page` is the file of the report.
     """
 
     path: Path
@@ -84,33 +89,26 @@ class Job:
     arguments: Sequence[str]
     name: str = ""
     rows: list[Row] = field(default_factory=list)
+    page: Path | None = None
 
 
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
-    model: config.ModelName = None,
     name: Annotated[str | None, Option("--run", help="The run's name. [file and number]")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue this or the newest run.")] = False,
-    memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
-    holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
-    policy: Annotated[str | None, Option(help="The policy: when to stop. [default]")] = None,
-    jobs: Annotated[int | None, Option(help="Tasks at the same time. [1]")] = None,
-    timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
-    max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
 ) -> int:
     """Drive every task of a file until its answer passes or a rule stops the loop.
 
     Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or killed can be
-    resumed. Stored answers are not requested from the model again.
+    resumed. Stored answers are not requested from the model again. At the end, a page in the folder
+    `reports` shows every attempt, what was wrong with it, and what memory told.
     """
-    limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
-    learning = {"memory": memory, "holdout": holdout}
-    values = config.settings(model=model, policy=policy, **learning, **limits)
+    values = config.settings()
     if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
-    chosen, arguments = config.policy_of(policy), call().arguments or ["run"]
+    chosen, arguments = policies.policy(values.policy), call().arguments or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     for one in dict.fromkeys([chosen, *(task.policy for task in job.tasks if task.policy)]):
         for found in reach(one, most=1_000):
@@ -127,26 +125,24 @@ def run(
 async def _drive(job: Job) -> None:
     """Run the job. If the model does not open, no run name is taken and no file is created."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
-    with output.Progress() as progress:
-        async with (
-            config.model_of(values, progress.fetched) as model,
-            config.stored(values, new=not job.resume) as store,
-        ):
-            find = _existing_run if job.resume else _new_run
-            job.name = await find(store, scope, job)
-            say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
-            progress.bar("running", 0, total, f"0/{total}")
+    progress = output.progress()
+    async with config.model_of(values) as model, config.stored(values, new=not job.resume) as store:
+        find = _existing_run if job.resume else _new_run
+        job.name = await find(store, scope, job)
+        say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
+        progress.bar("running", 0, total, f"0/{total}")
 
-            def watch(row: Row) -> None:
-                job.rows.append(row)
-                number = f"{len(job.rows)}/{total}"
-                progress.say(str(row) if progress.live else f"{number} {row}")
-                progress.bar("running", len(job.rows), total, number)
+        def watch(row: Row) -> None:
+            job.rows.append(row)
+            number = f"{len(job.rows)}/{total}"
+            progress.say(str(row) if progress.live else f"{number} {row}")
+            progress.bar("running", len(job.rows), total, number)
 
-            memory = config.memory_of(values, store, progress.fetched) if values.memory else None
-            writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
-            await _batch(job, watch, **options, timeout=values.timeout)
+        memory = config.memory_of(values, store) if values.memory else None
+        writer = Writer(model, job.system, max_tokens=values.max_tokens)
+        options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+        await _batch(job, watch, **options, timeout=values.timeout)
+        job.page = await _write_page(store, scope, job)
 
 
 async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
@@ -183,6 +179,21 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
         raise failed[first]
 
 
+async def _write_page(store: Store, scope: Scope, job: Job) -> Path:
+    """Write the report page of the run; of many tasks it has those that were not right at once."""
+    kept = {row.id for row in sorted(job.rows, key=lambda row: (row.passed, row.at_once))[:ON_PAGE]}
+    names = [task.id for task in job.tasks if task.id in kept]
+    found = await runs.stages_of(store, scope, job.name, names)
+    stages = tuple(runs.stage_report(found[name], job.name) for name in names)
+    left = len(job.tasks) - len(names)
+    title = f"{job.path.name}, without {left} tasks" if left else job.path.name
+    report = runs.Report(title, job.name, stages, noun="task")
+    report = await runs.with_recalled(store, scope, report)
+    texts = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
+    stages = tuple(replace(one, name=texts[one.name]) for one in report.stages)
+    return write_html(replace(report, stages=stages), REPORTS)
+
+
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
@@ -200,7 +211,7 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
-    document |= {"model": job.settings.model, **_sums(rows), "rows": rows}
+    document |= {"model": job.settings.model, **_sums(rows), "rows": rows, "report": job.page}
     if failure is None or not call().json:
         answer(document, *(_describe(rows, job) if rows else ()))
     if failure is None:
@@ -239,6 +250,8 @@ def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
         yield f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}"
     if failed[MOST_LINES:]:
         yield f"and {len(failed) - MOST_LINES} more"
+    if job.page is not None:
+        yield f"report {job.page}"
     if failed:
         yield f"\n{following('why', failed[0].loop, db=job.settings.db)}"
 
@@ -282,7 +295,6 @@ def _stem(path: Path) -> str:
 def demo(
     full: Annotated[bool, Option("--full", help="Run all tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
-    model: config.ModelName = None,
     tasks: Annotated[Path | None, Option(help="Another file of tasks. [house rules]")] = None,
     out: Annotated[Path | None, Option(help="The folder for results. [out/demo]")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Delete earlier results first.")] = False,
@@ -294,7 +306,7 @@ def demo(
     pipeline of checked stages runs instead; the first attempts of two stages fail. If you stop the
     demo, the same command continues it.
     """
-    values = config.settings(model=model)
+    values = config.settings()
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):

@@ -20,9 +20,10 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option, Typer
 
 from heedful.checks.loading import load
+from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Progress, answer, columns, counted, emit, following, say, show, when
+from heedful.cli.output import answer, columns, counted, emit, following, say, show, when
 from heedful.compat.guardrails import LoopGuardrails
 from heedful.compat.reflections import Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
@@ -37,34 +38,22 @@ from heedful.store.store import Effects, Store, also
 from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
-KILLED = 143  # the exit code of a process that SIGTERM ended
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
 RULES = "none: rules write the lessons"
-NO_KEY = "none: only this machine may call, and every caller may do everything"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
 
-def serve(
-    host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, Option(help="The port; 0 selects a free one. [8765]")] = None,
-    model: config.ModelName = None,
-    key_required: Annotated[bool | None, Option("--key-required", help="Require a key.")] = None,
-    workers: Annotated[int | None, Option(help="Jobs at a time, only on SQLite. [2]")] = None,
-    rate: Annotated[float | None, Option(help="Requests a second for each key. [no limit]")] = None,
-    drain: Annotated[float | None, Option(help="Seconds for requests to end on stop. [30]")] = None,
-    telemetry: Telemetry = False,
-    telemetry_content: Content = False,
-) -> int:
+def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
     If no key exists, the service listens on this machine only, and every caller may do everything.
     As soon as `heedful key create` has created a key, callers need one.
     """
-    options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
-    values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
+    values = config.settings()
     if values.workers and values.db.startswith(POSTGRES):
         what = "but on PostgreSQL no work is done in the service's process"
         todo = f"start heedful worker --concurrency {values.workers}"
@@ -110,7 +99,7 @@ async def _serve(values: config.Settings) -> None:
                     log.setLevel(level)
                 report_lost_database()
                 hello = _hello(values, setup, url, has_key)
-                await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
+                await listen(app, listener, values.drain, lambda: show(hello))
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:
@@ -154,26 +143,14 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
             await model.close()
 
 
-def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> list[str]:
+def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
     """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
-    server = values.db.startswith(POSTGRES)
-    model = setup.model.name if setup.model is not None else RULES
-    if server:
-        model = f"{setup.model.name}; workers write lessons" if setup.model is not None else ""
-    doubt = config.doubt(values)
-    facts = {
-        "store": f"{shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})",
-        "model": model,
-        "judge": f"{values.judge}; warning: {doubt}" if doubt else values.judge,
-        "docs": f"{url}/docs",
-        "work": "on the queue; heedful worker does it" if server else "",
-        "keys": "needed; heedful key list shows them" if has_key else NO_KEY,
-    }
-    then = "" if has_key else following("key", "create", "--name", "NAME", db=values.db)
-    lines = (f"  {name:<6} {fact}" for name, fact in facts.items() if fact)
-    return [f"heedful {__version__} serves {url}", *lines, *([then] if then else [])]
+    facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}
+    facts |= {"model": setup.model, "judge": values.judge, "doubt": config.doubt(values)}
+    then = following("key", "create", "--name", "NAME", db=values.db)
+    return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 
 
 def report_lost_database() -> None:
@@ -223,7 +200,6 @@ def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Run the waiting jobs, then exit.")] = False,
-    model: Annotated[str | None, Option("--model", help="Writes lessons. [the setting]")] = None,
     drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
@@ -238,7 +214,7 @@ def worker(
     HEEDFUL_REFLECTION_MODE is lite. They neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is
     false.
     """
-    values = config.settings(model=model)
+    values = config.settings()
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
     config.look_here()
@@ -257,14 +233,13 @@ def worker(
         todo = "heedful worker --once runs the waiting jobs; other workers need a postgresql:// URL"
         raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
-    with exporting(telemetry, telemetry_content), Progress() as progress:
-        work = _work(values, model not in (None, config.NONE), once, limits, options, progress)
+    with exporting(telemetry, telemetry_content):
+        asks = "model" in output.call().options and values.model != config.NONE
+        work = _work(values, asks, once, limits, options)
         return asyncio.run(_until_signal(work))
 
 
-async def _work(
-    values: config.Settings, asks: bool, once: bool, limits: Any, options: Any, progress: Progress
-) -> int:
+async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, options: Any) -> int:
     counts = Counter[str]()
 
     def listener(job: Job, what: str) -> None:
@@ -273,58 +248,53 @@ async def _work(
         counts.update(end for end in ("done", "given up") if what.startswith(end))
         given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
         about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
-        progress.say(clean(f"{about}: {what}", WORDS))
+        say(clean(f"{about}: {what}", WORDS))
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(config.stored(values))
         if asks:  # otherwise nothing is downloaded
-            model: Any = await stack.enter_async_context(config.model_of(values, progress.fetched))
+            model: Any = await stack.enter_async_context(config.model_of(values))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
-        embedder = config.embedder_of(values, progress.fetched)
+        embedder = config.embedder_of(values)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
-        options["listener"] = listener
+        if not once:
+            many = counted(options["concurrency"], "job")
+            say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
+        say(f"model: {model.name if model is not None else RULES}")
         try:
-            if not once:
-                where, many = shown(values.db), counted(options["concurrency"], "job")
-                say(f"runs the jobs of {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
-            say(f"model: {model.name if model is not None else RULES}")
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
                 queue = await stack.enter_async_context(PostgresQueue(values.db))
-                await queue.work(tools, once=once, **options)
+                await queue.work(tools, once=once, listener=listener, **options)
             else:
-                work = LocalQueue(tools, **options)
+                work = LocalQueue(tools, listener=listener, **options)
                 await sweep(work, tools)
                 for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
                     await work.defer("embed", scope)
                 await work.drain()
         finally:
-            progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
-        return 1 if counts["given up"] else 0
+            say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
+        return int(counts["given up"] > 0)
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Return the result of `work`, or 0 after a signal. A second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    received: list[str] = []
 
     def stop(name: str) -> None:
-        if received:
-            os._exit(KILLED)
-        received.append(name)
         say(f"{name}: no new job begins, running jobs may finish; again: exit now")
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         with suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, partial(stop, number.name))
     try:
         return await task
     except asyncio.CancelledError:
-        if not received:
-            raise
         return 0
 
 
@@ -339,10 +309,9 @@ def _loop(text: str) -> tuple[str, Opens]:
         raise UsageError(f"--drives {text}: {error}; name an importable function") from error
 
 
-service_keys: Typer = group("Create, list and revoke the keys of the service.")
-audit: Typer = group("List what was done through the service, and verify the record.")
+service_keys: Typer = group()
+audit: Typer = group()
 BY = "the command line"
-Tenant = Annotated[str | None, Option(help="The tenant. [the setting]")]
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
 Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
 KEYS = columns(
@@ -355,15 +324,13 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(
-    tenant: str | None, work: StoreWork[T], entry: Entry | None = None, *, new: bool = False
-) -> tuple[T, str]:
-    """Open the store; return the result of `work` and the name of the tenant.
+def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
+    """Open the store; return the result of `work`.
 
     An audit `entry` is written in the same transaction as the data that `work` writes. `new`
     allows a database file that does not exist yet.
     """
-    values = config.settings(tenant=tenant)
+    values = config.settings()
 
     async def call(store: Store) -> T:
         with Effects():
@@ -371,7 +338,7 @@ def _ask(
                 also(lambda db: keys.append(db, values.tenant, BY, *entry))
             return await work(store, Scope(values.tenant))
 
-    return config.ask_store(values, call, new=new), values.tenant
+    return config.ask_store(values, call, new=new)
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
@@ -383,7 +350,6 @@ def create(
     name: Annotated[str, Option(help="A name for the user of the key.")],
     may: Annotated[config.Texts, Option(help="The permissions, as below. [read,write]")] = None,
     project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
-    tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
 ) -> int:
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
@@ -399,50 +365,44 @@ def create(
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
         return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
 
-    (key, secret), whose = _ask(tenant, make, ("key.create", name, given), new=True)
-    where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
+    key, secret = _ask(make, ("key.create", name, given), new=True)
+    where = f"{', '.join(key.projects) or 'all projects'} of tenant {config.settings().tenant}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
     return answer({**_document(key), "secret": secret}, secret, words, then)
 
 
 @service_keys.command("list")
-def list_keys(tenant: Tenant = None) -> int:
+def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-    found, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.newest, config.MOST))
-    empty = f"tenant {whose} has no key; heedful key create makes one"
+    found = _ask(lambda store, scope: store.read(scope, keys.newest, config.MOST))
+    empty = "this tenant has no key; heedful key create makes one"
     return emit(found, KEYS, key="keys", text=3, empty=empty, document=_document)
 
 
 @service_keys.command()
-def revoke(
-    id: Annotated[str, Argument(help="A key from the list, or its id.")], tenant: Tenant = None
-) -> int:
+def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key. Every service refuses it from now on."""
     entry: Entry = ("key.revoke", keys.id_of(id), {})
-    key, _ = _ask(tenant, lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
 
 
 @audit.command("list")
-def list_audit(limit: config.Limit = 50, tenant: Tenant = None) -> int:
+def list_audit(limit: config.Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
-    rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
-    empty = f"nothing was done in tenant {whose} yet"
-    return emit(rows, AUDIT, key="audit", text=4, empty=empty)
+    rows = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    return emit(rows, AUDIT, key="audit", text=4, empty="nothing was done in this tenant yet")
 
 
 @audit.command()
-def verify(
-    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
-    tenant: Tenant = None,
-) -> int:
+def verify(kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "") -> int:
     """Check that no row of the audit was changed or removed, by the hashes that link the rows.
 
     The command prints the last hash; keep it in another place. If you pass it later as --kept HASH,
     the command also finds out whether all rows were rewritten.
     """
-    found, _ = _ask(tenant, lambda store, scope: store.read(scope, keys.verify_audit, kept))
+    found = _ask(lambda store, scope: store.read(scope, keys.verify_audit, kept))
     well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
     ill = f"{found.what}; something other than heedful wrote to the database"
     answer(found, ill if found.broken else well)

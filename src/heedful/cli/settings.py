@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections import ChainMap
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,11 +22,9 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
-from heedful.cli.output import call, drive, say
-from heedful.errors import InvalidInput, NotFound, UsageError
+from heedful.cli.output import call, drive, fetched
+from heedful.errors import InvalidInput, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import Scope, Trust
-from heedful.loop.decide import Policy
-from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.models import open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
@@ -34,7 +32,6 @@ from heedful.store import POSTGRES, open_store, shown
 from heedful.store.store import Store
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
 DATABASE = "heedful.db"
 LONGEST = 1000  # characters of a policy as text
@@ -49,7 +46,6 @@ ENOUGH = 0.8  # the share of labelled pairs that a judge ranks right; a coin doe
 
 # Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
-ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
 Limit = Annotated[int, Option(min=1, max=MOST, help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
@@ -59,20 +55,15 @@ UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
 
-def _check_plot(path: Path | None) -> Path | None:
-    if path is not None and path.suffix != ".svg":
-        raise InvalidInput("--plot", str(path), "the name of a file that ends in .svg")
-    return path
+def one_of(kind: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Return a callback for an option with one of these `names`; it raises UnknownName."""
 
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise UnknownName(kind, value, names)
+        return value
 
-PLOT = Option("--plot", callback=_check_plot, help="Draw the result into this SVG file.")
-Plot = Annotated[Path | None, PLOT]
-
-
-def write_plot(path: Path, drawing: str) -> None:
-    """Write the file of --plot, and print its name to stderr."""
-    path.write_text(drawing, encoding="utf-8")
-    say(f"picture {path}")
+    return check
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -124,20 +115,18 @@ class Settings(BaseModel):
     key_required: bool = False
     workers: int | None = Field(None, ge=0, le=256)
     rate: float = Field(0.0, ge=0, le=1_000_000, allow_inf_nan=False)
-    burst: int = Field(50, ge=1, le=1_000_000)
     body: int = Field(4 * MIB, ge=1024, le=1024 * MIB)
-    traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
-    concurrent: int = Field(256, ge=1, le=100_000)
     settled: float = Field(15.0, gt=0, le=3600, allow_inf_nan=False)
+    traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings. --db and options that are not None take precedence. Raises UsageError.
+    """Return the settings. Options of the command line take precedence. Raises UsageError.
 
     The error names the origin of a wrong value, the field, and what is allowed.
     """
-    places = _places({"db": call().db, **options})
+    places = _places({**call().options, **options})
     try:
         found = Settings(**ChainMap(*reversed(places.values())))
         return found if "db" in found.model_fields_set else _with_default_db(found)
@@ -162,7 +151,7 @@ def _with_default_db(values: Settings) -> Settings:
 
 def states_db() -> bool:
     """Return True if an option, the environment or a file states the database."""
-    return any("db" in values for values in _places({"db": call().db}).values())
+    return any("db" in values for values in _places(call().options).values())
 
 
 def repository(folder: Path) -> Path | None:
@@ -190,17 +179,6 @@ def prepare(db: str) -> str:
         with ignored.open("a", encoding="utf-8") as file:
             file.write(f"\n/{path.name}*\n")
     return db
-
-
-def policy_of(option: str | None) -> Policy:
-    """Return the policy of the option, or else of the settings. Raises UsageError."""
-    if option is not None:
-        return policy(option)
-    try:
-        return policy(settings().policy)
-    except UsageError as error:
-        error.add_note(f"given by {_place('policy', _places({}))}")
-        raise
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -255,15 +233,13 @@ def seconds(option: str, text: str) -> float:
     return parsed
 
 
-def ask(
-    question: Callable[[Memory], Awaitable[T]], progress: Progress | None = None, **options: Any
-) -> T:
+def ask(question: Callable[[Memory], Awaitable[T]], **options: Any) -> T:
     """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `progress` shows downloads. `options` are those of `ask_store`.
+    `options` are those of `ask_store`.
     """
     values = settings()
-    return ask_store(values, lambda store: question(memory_of(values, store, progress)), **options)
+    return ask_store(values, lambda store: question(memory_of(values, store)), **options)
 
 
 def ask_store(
@@ -308,7 +284,7 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 
 
 @asynccontextmanager
-async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
+async def model_of(values: Settings) -> AsyncIterator[Model]:
     """Open the model. Missing weights are downloaded first, so that no attempt waits for them.
 
     Raises UsageError if the model is "none".
@@ -318,7 +294,7 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
         raise UsageError("model is none, but this command asks a model; name one")
     try:
         if needed := weights.needed(values.model):
-            await weights.fetch(needed, cache=values.cache, progress=progress)
+            await weights.fetch(needed, cache=values.cache, progress=fetched)
         yield model
     finally:
         await model.close()
@@ -352,16 +328,15 @@ def look_here() -> None:
     sys.path.insert(0, str(Path.cwd()))
 
 
-def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
+def memory_of(values: Settings, store: Store) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
-    embedder = embedder_of(values, progress)
-    return Memory(store, scope_of(values), embedder, values.holdout, trust=values.trust)
+    return Memory(store, scope_of(values), embedder_of(values), values.holdout, trust=values.trust)
 
 
-def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
+def embedder_of(values: Settings) -> Embedder | None:
     """Open the embedder, or return None if recall compares only words."""
     meant = by_meaning(values)
-    return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
+    return open_embedder("minilm", cache=values.cache, progress=fetched) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:

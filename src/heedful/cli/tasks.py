@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,22 +120,12 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """A YAML loader that keeps dates as text and refuses duplicate keys."""
+    """A YAML loader that keeps dates as text."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
         for first, forms in _Yaml.yaml_implicit_resolvers.items()
     }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises ConstructorError if a key occurs twice."""
-        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for number, (key, _) in enumerate(node.value):
-            if key.value in keys[:number]:
-                what = f"key {key.value!r} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
-        made: dict[Any, Any] = super().construct_mapping(node, deep)
-        return made
 
 
 def _yaml(path: Path, text: str) -> list[Entry]:
@@ -190,7 +179,7 @@ def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> 
         if not line.strip():
             continue
         try:
-            value = json.loads(line, object_pairs_hook=_refuse_twice, parse_constant=_refuse)
+            value = json.loads(line, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             what = str(error)
             if isinstance(error, RecursionError):
@@ -200,14 +189,6 @@ def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> 
             raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
         entries.append((number, value))
     return entries
-
-
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"key {twice!r} is given twice")
-    return made
 
 
 def _refuse(name: str) -> Any:

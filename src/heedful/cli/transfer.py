@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 from typer import Argument, Option
 
 from heedful.cli import output, settings
-from heedful.cli.lessons import check_spaces
-from heedful.cli.output import Table, answer, call, columns, counted, following, say, shorten
+from heedful.cli.output import Table, answer, columns, counted, following, shorten
 from heedful.cli.settings import By, DryRun, Why
 from heedful.compat.imports import Conversion, Form, convert
-from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
 from heedful.store import shown
 from heedful.store.store import Store
@@ -23,35 +20,27 @@ from heedful.store.store import Store
 KB = 1_000
 
 
-def export(
-    file: Annotated[str, Argument(help="The new file to write; - is standard output.")],
-) -> int:
+def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> int:
     """Write all lessons to a file, for another machine or another person.
 
     The file contains the lessons with their examples and sources. Its last line shows whether the
     file is complete. `heedful db copy` copies sightings, rulings and the proof, too.
     """
-    if file == "-" and call().json:
-        raise UsageError("--json and an export cannot both go to standard output; name a file")
-    target = sys.stdout.buffer if file == "-" else file
-    with output.Progress() as progress:
-        done = settings.ask(lambda memory: memory.export(target), progress=progress.fetched)
-    size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
-    if file == "-":
-        say(size)
-        return 0
+    done = settings.ask(lambda memory: memory.export(str(file)))
+    words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
     then = following("import", file, db="another.db")
-    return answer({"file": file, **asdict(done)}, size, then)
+    return answer({"file": str(file), **asdict(done)}, words, then)
 
 
-From = Annotated[Form | None, Option("--from", help="What the file of an earlier system holds.")]
+FORMS = settings.one_of("form", get_args(Form))
+FROM = Option("--from", callback=FORMS, help="What the file of an earlier system holds.")
 CONVERTED = columns("lesson kind tags seen", lesson="text")
 REFUSED = columns("reason cure row")
 
 
 def import_(
-    file: Annotated[str, Argument(help="The file to read; - is standard input.")],
-    form: From = None,
+    file: Annotated[str, Argument(help="The file to read.")],
+    form: Annotated[str | None, FROM] = None,
     trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
@@ -70,46 +59,29 @@ def import_(
 
     async def read(store: Store) -> Imported:
         nonlocal made
-        memory = settings.memory_of(values, store, progress.fetched)
+        memory = settings.memory_of(values, store)
         options: Any = {"trust": trust, "by": by, "why": why, "dry_run": dry_run}
-        source: Any = sys.stdin.buffer if file == "-" else file
+        source: Any = file
         with TemporaryFile() as converted:
             if form:
-                made = await convert(form, source, converted, memory.scope)
+                made = await convert(cast(Form, form), source, converted, memory.scope)
                 source = converted
-            done = await memory.import_(source, **options)
-        if not dry_run:
-            await check_spaces(memory)
-        return done
+            return await memory.import_(source, **options)
 
     values = settings.settings()
     if dry_run and not settings.exists(values.db):
         values = values.model_copy(update={"db": ":memory:"})
     rest = "stopped; the same command imports the rest, and nothing twice"
-    with output.Progress() as progress:
-        done = settings.ask_store(values, read, new=True, stopped=rest)
-    lines = list(_describe_conversion(made, dry_run)) if made else []
+    done = settings.ask_store(values, read, new=True, stopped=rest)
     name = shown(file) if made else f"{done.tenant}/{done.project}"
     row = (name, done.new, done.known, done.quarantined)
-    lines.append(Table(("from", "new", "known", "quarantined"), [row]))
-    if dry_run:
-        again = ("--from", form) if form else ()
-        lines += ["nothing was written", following("import", shown(file), *again)]
-    elif done.quarantined and not by:
-        lines.append(f"to remove these lessons, revoke their source {done.source}")
-        lines.append(following("quarantine", "list"))
+    texts = {"repeated": output.repeated(), "waiting": following("quarantine", "list")}
+    texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
+    lines = [
+        *shorten(CONVERTED, made.lessons if made and dry_run else (), text=3),
+        *shorten(REFUSED, made.refused if made else (), text=2),
+        output.page("import", made=made, done=done, dry_run=dry_run, by=by, **texts),
+    ]
     record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}
     answer(record, *lines)
     return int(made is not None and made.refused != ())
-
-
-def _describe_conversion(made: Conversion, dry_run: bool) -> Iterator[object]:
-    yield from shorten(CONVERTED, made.lessons if dry_run else (), text=3)
-    yield from shorten(REFUSED, made.refused, text=2)
-    kinds = {
-        "refused": len(made.refused),
-        "shortened": made.shortened,
-        "without a lesson": made.empty,
-    }
-    said = "".join(f", {number} {what}" for what, number in kinds.items() if number)
-    yield f"{counted(made.rows, 'row')} read{said}"

@@ -2,6 +2,7 @@
 
 The HTML page has no script and loads nothing. Texts of a run are data on every page: secrets are
 redacted, hidden characters are shown, markup is escaped, and long texts are cut with a count.
+Policies are drawn with their Pareto front as an SVG file that loads nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cache, partial
+from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import StoreUnavailable
+from heedful.loop.record import clean
+from heedful.loop.replay import Figures
 from heedful.redact import redact, redact_data
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
@@ -41,6 +46,7 @@ STANDING: Mapping[str, str] = {
     "open": "Interrupted at",
     "continued": "Went on degraded after",
     "best": "Went on degraded after",
+    "stopped": "Did not pass",
     "not_run": "Did not run",
 }
 # Limits of an attempt on a page: its checks, the lines of its output, characters of its feedback.
@@ -76,6 +82,11 @@ def markdown(report: Report) -> str:
 def render(template: str, **values: object) -> str:
     """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
     return _environment().get_template(template).render(**values)
+
+
+def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
+    """Write the report as one HTML page; return its path. Raises StoreUnavailable."""
+    return _write(Path(folder) / f"{report.stem}.html", html(report))
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
@@ -177,7 +188,7 @@ def _environment() -> Environment:
     facts = (cost, counted, details, failures, happened, standing, verdict, worked)
     environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
     environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    environment.filters |= {"cut": cut, "line": _line, "fence": _fence, "iso": iso}
+    environment.filters |= {"clean": clean, "cut": cut, "line": _line, "fence": _fence, "iso": iso}
     environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
     environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return environment
@@ -249,8 +260,8 @@ def verdict(report: Report) -> str:
     recovered = sum(stage.recovered for stage in report.stages)
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
-        "passed": f"Passed: every stage, {how}",
-        "degraded": "Degraded: the run went on after a stage that did not pass",
+        "passed": f"Passed: every {report.noun}, {how}",
+        "degraded": f"Degraded: the run went on after a {report.noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
@@ -279,6 +290,7 @@ def happened(stage: StageReport) -> str:
         "continued": f"{unjudged}continued degraded {tries}",
         "best": f"{unjudged}continued degraded {tries}, with attempt {stage.kept}",
         "halted": f"{unjudged}halted {tries}",
+        "stopped": f"stopped {tries}",
         "open": f"interrupted {tries}",
         "not_run": "not run",
     }[stage.action]
@@ -294,10 +306,8 @@ def cost(report: Report) -> list[str]:
     attempts = sum(len(stage.attempts) for stage in report.stages)
     retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     usage = report.usage
-    parts = [counted(len(report.stages), "stage"), counted(attempts, "attempt")]
+    parts = [counted(len(report.stages), report.noun), counted(attempts, "attempt")]
     parts.append(counted(retries, "retry", "retries"))
-    if report.ended and report.began:
-        parts.append(f"{lasted(1000 * (report.ended - report.began))} in all")
     parts.append(f"{lasted(worked(report))} in attempts")
     parts += [counted(usage.calls, "call")] * bool(usage.calls)
     parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
@@ -314,3 +324,82 @@ def details(check: CheckResult) -> list[tuple[str, str]]:
     """Return the details of a check as text. Values of other types are written as JSON."""
     plain = partial(json.dumps, ensure_ascii=False)
     return [(key, it if isinstance(it, str) else plain(it)) for key, it in check.details.items()]
+
+
+NAME = 60  # characters of a name in a drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dot at (x, y), or a `number` instead of a dot. `kind` sets the colour."""
+
+    name: str
+    kind: str
+    x: float
+    y: float
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis from `low` to `high`. `ticks` are values on the axis, with their texts."""
+
+    label: str
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+
+    @classmethod
+    def around(cls, label: str, values: Sequence[float]) -> Axis:
+        """Return an axis that contains all `values`, with round numbers as ticks."""
+        span = max(values) - min(values) or 0.1
+        power = 10 ** floor(log10(span / 4))
+        step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
+        first, last = floor(min(values) / step), ceil(max(values) / step)
+        digits = max(0, ceil(-log10(step)))
+        ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
+        return cls(label, first * step, last * step, ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
+
+    name: str
+    cost: float
+    solved: float
+
+    @classmethod
+    def of(cls, figures: Figures) -> Point:
+        """Return the point for the figures of a policy."""
+        cost = figures.attempts / figures.oracle if figures.oracle else 1.0
+        solved = figures.solved / figures.solvable if figures.solvable else 1.0
+        return cls(figures.policy, cost, solved)
+
+
+def front(points: Iterable[Point]) -> list[Point]:
+    """Return the Pareto front by rising cost: each point solves more than every cheaper point."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
+        if not best or point.solved > best[-1].solved:
+            best.append(point)
+    return best
+
+
+def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
+    """Draw the cost and the quality of policies. `others` are small dots without a name."""
+    line = [(one.cost, one.solved) for one in front([*named, *others])]
+    marks = [Mark(one.name, "other", one.cost, one.solved) for one in others]
+    marks.append(Mark("oracle", "oracle", 1.0, 1.0))
+    key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
+    numbers: dict[tuple[float, float], str] = {}  # policies at one place share a label
+    for number, one in enumerate(named, 1):
+        kind = "front" if (one.cost, one.solved) in line else "named"
+        place = round(one.cost, 3), round(one.solved, 3)
+        numbers[place] = f"{numbers[place]}, {number}" if place in numbers else str(number)
+        marks.append(Mark(one.name, kind, one.cost, one.solved))
+        key.append((kind, f"{number}  {cut(one.name, NAME)}"))
+    marks += [Mark("", "", *place, number=text) for place, text in numbers.items()]
+    costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
+    x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
+    return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=line, key=key)

@@ -25,7 +25,7 @@ from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
-Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
+Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
 Exhausted = Literal["continue", "halt", "best"]
 # The level of a finding -> the status and the severity of its check.
 LEVELS: Mapping[str, tuple[Status, str]] = {
@@ -110,8 +110,9 @@ class StageReport:
 
     `kept` is the number of the attempt whose output the run used. `action` says how the stage
     ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
-    best attempt), halted, open (interrupted) or not_run. `recalled` has a line for each lesson that
-    memory told the stage before its first attempt, or withheld from it.
+    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run. `recalled`
+    has a line for each lesson that memory told the stage before its first attempt, or withheld from
+    it.
     """
 
     name: str
@@ -124,7 +125,7 @@ class StageReport:
     @property
     def degraded(self) -> bool:
         """True if the run continued with an output that failed or could not be judged."""
-        return self.action in ("continued", "best")
+        return self.action in ("continued", "best", "stopped")
 
     @property
     def recovered(self) -> bool:
@@ -140,7 +141,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one run of a pipeline.
+    """The report of one run of a pipeline, or of a run of tasks; `noun` says which.
 
     `status` is passed, degraded (the run continued in spite of failures), halted or open
     (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0 while the run is
@@ -153,6 +154,7 @@ class Report:
     began: float = 0.0
     ended: float = 0.0
     state: Any = field(default=None, compare=False, repr=False)
+    noun: Literal["stage", "task"] = "stage"
 
     @property
     def status(self) -> Literal["passed", "degraded", "halted", "open"]:
@@ -252,6 +254,10 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
         stage_attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
         for attempt in loop.attempts
     )
+    if stored.head.stage is None:  # the loop of a task, whose checks are stored without names
+        attempts = tuple(
+            one if one.checks else replace(one, overall_status="passed") for one in attempts
+        )
     if not isinstance(last, Done):
         return StageReport(name, "open", "open", attempts)
     status = attempts[-1].overall_status if attempts else "not_validated"
@@ -262,6 +268,8 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
         if all(one.status != "not_validated" for one in attempts[-1].checks):
             action = "passed"  # no check raised an error: the stage has no checks
         return StageReport(name, status, action, attempts, len(attempts))
+    if stored.head.stage is None:
+        return StageReport(name, "failed", "stopped", attempts, last.best)
     kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
     return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
