@@ -17,7 +17,9 @@ def test_why_in_words(stored):
     )  # fmt: skip
     lines = done.out.splitlines()
     assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
-    assert (lines[3], lines[5]) == ("attempt 1: blue", "  => again")
+    assert lines[2] == "memory, before each attempt:"
+    assert lines[3].startswith("  silent: the loop has no memory key")
+    assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
     document = stored(("why lifted --json", 0)).json
     assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]
     first, *_, last = document["attempts"]
@@ -80,7 +82,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
         ("why forecast-1 train", 0, stage, "!insights"),
         ("why forecast-1 2", 0, stage),
         ("why forecast-1 trian", 2, "did you mean 'train'"),
-        ("why last", 0, "run nightly-1 of pipeline nightly passed"),
+        ("why last", 0, "loop forecast/say: passed"),
         ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),
         ("why forecast-1/train", 0, "loop forecast-1/train: passed"),
         ("why forecast", 2, f"several loops begin with 'forecast': {several}"),
@@ -92,7 +94,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
         *("forecast-2", "train", "passed"),
     )
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    ran(("why last", 3, "no pipeline has run in this scope"))
+    ran(("ask last", 3, "no pipeline has run in this scope"))
 
 
 def test_ask(ran):

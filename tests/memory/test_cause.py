@@ -324,8 +324,8 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert result.briefing is not None
     assert result.briefing.memory_key == "L"
     [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
-    assert (choice.leg, choice.outcome) == ("likeness", "missed")
-    assert 0 < choice.score < PROMPT_WORDS
+    assert (choice.leg, choice.outcome, choice.text) == ("likeness", "closest", "")
+    assert 0 < choice.score < choice.least == PROMPT_WORDS
 
 
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store):

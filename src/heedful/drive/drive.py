@@ -39,8 +39,8 @@ C = TypeVar("C")
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 
-    `briefing` says what memory told the loop before its first attempt, and what it withheld; it is
-    None without a memory, and for a loop that had already ended.
+    `briefing` says what memory told the loop before each attempt, what it withheld and why; it is
+    None without a memory.
     """
 
     id: str
@@ -210,6 +210,11 @@ class Run(Generic[C]):
         """The loop so far; it has no attempts before the first step."""
         return self._state.loop if self._state else record.Loop(self.id, self._goals)
 
+    @property
+    def briefing(self) -> Briefing | None:
+        """What memory tells the loop; None without a memory, and before the first step."""
+        return self._recorder.briefing
+
     async def step(self) -> decide.Verdict:
         """Make one attempt and return the verdict; a loop that has ended returns its last verdict.
 
@@ -239,8 +244,8 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                told = self._recorder.briefing
-                return Result(self.id, value, state.verdict, state.loop, self.policy, told)
+                known = state.verdict, state.loop, self.policy, self.briefing
+                return Result(self.id, value, *known)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -304,6 +309,7 @@ class Run(Generic[C]):
         head = Head(self.task, goals, policy, None, kind, self.stage, key)
         stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
+        self._recorder.briefing = stored.briefing if stored else None
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
@@ -370,7 +376,8 @@ class Run(Generic[C]):
         """Write `entry` to the journal, and update `stored` with it."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
-            self.stored = journal.after_commit(self.stored, entry, committed)
+            stored = journal.after_commit(self.stored, entry, committed)
+            self.stored = replace(stored, briefing=stored.briefing or self.briefing)
 
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
@@ -431,7 +438,7 @@ class Run(Generic[C]):
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        shown, warmer = self._recorder.shown, self.temperature + WARMER * state.loop.repeats
+        told, warmer = self.briefing, self.temperature + WARMER * state.loop.repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         return Context(
             self.task,
@@ -442,8 +449,8 @@ class Run(Generic[C]):
             self.data,
             max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
-            shown.examples,
-            shown.advice,
+            told.examples if told else (),
+            told.advice if told else (),
             self._began,
         )
 

@@ -236,9 +236,9 @@ class LoopRecorder:
     exposures are written before the entry, because the prompt may have influenced the attempt, and
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
-    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
-    if the exposures of `shown` are already stored. `briefing` is what `brief` recalled.
-    `memory_key`, the names of the `checks` and `tell` are as in `Memory.brief`.
+    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `briefing` is
+    what `brief` recalled, and `exposed` is True if it is already stored. `memory_key`, the names of
+    the `checks` and `tell` are as in `Memory.brief`.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -247,7 +247,6 @@ class LoopRecorder:
     together: bool
     judged: bool = True
     measured: bool = True
-    shown: Briefing = Briefing()
     briefing: Briefing | None = None
     exposed: bool = False
     memory_key: str = ""
@@ -272,8 +271,7 @@ class LoopRecorder:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
             how = self.memory_key, self.checks, self.tell
-            self.shown = await self.memory.brief(self.task, loop, begins, *how)
-            self.briefing = self.shown
+            self.briefing = await self.memory.brief(self.task, loop, begins, *how)
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
@@ -281,14 +279,16 @@ class LoopRecorder:
         memory = self.memory
         if memory is None:
             return await self.write(entry)
-        shown = () if self.exposed else self.shown.exposures
+        told = None if self.exposed else self.briefing
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
         if self.together:
             most = memory.max_entries or 0
-            entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
-        elif shown:
-            await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
+            entry = replace(entry, briefing=told, reflections=lessons, outcome=outcome, most=most)
+        elif told is not None:
+            shown, entry = told.exposures, replace(entry, briefing=replace(told, exposures=()))
+            if shown:
+                await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
         committed = await self.write(entry)
         self.exposed = True
         if ended:
@@ -298,18 +298,15 @@ class LoopRecorder:
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
+        told = self.briefing or Briefing()
         if self.judged:
-            lessons = memory.lessons(loop, self.task, self.shown, self.tell != "rules")
+            lessons = memory.lessons(loop, self.task, told, self.tell != "rules")
         if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        key = self.shown.memory_key
-        if loop.cancelled or not (self.shown.exposures or key):
+        if loop.cancelled or not (told.exposures or told.memory_key):
             return lessons, None
-        broken = {one.cause.rule for one in lessons if one.cause}
-        causes = [(choice.match, choice.match.cause) for choice in self.shown.choices]
-        again = {match.signature for match, cause in causes if cause and cause.rule in broken}
-        outcome = outcome_of(loop, key)
-        return lessons, replace(outcome, signatures=outcome.signatures | again)
+        broken = frozenset(one.cause.rule for one in lessons if one.cause)
+        return lessons, outcome_of(loop, told.memory_key, broken)
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None

@@ -20,7 +20,7 @@ from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.contract import Answer, answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import exposures, loops, open_store, runs
+from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 
@@ -261,8 +261,7 @@ async def open_loop(
     if known is not None:
         names, new = stop.check_names(checks), not opened.loop.attempts
         brief = await known.brief(journal.text_of(task), id, new, memory_key, names)
-        if brief.exposures:
-            await held.write(scope, exposures.remember, (), exposures=brief.exposures)
+        await held.write(scope, loops.brief, id, brief)
         opened.briefing = brief
     return opened
 
@@ -404,7 +403,7 @@ async def _commit(
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    brief = Briefing(past, memory_key=snapshot.stored.head.memory_key)
+    brief = Briefing(snapshot.stored.head.memory_key, exposures=past)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
@@ -413,7 +412,5 @@ async def _commit(
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    recorder = journal.LoopRecorder(
-        snapshot.commit, memory, task, together=True, measured=measured, shown=brief, exposed=True
-    )
-    await recorder.commit(entry, loop)
+    known: Any = {"together": True, "measured": measured, "briefing": brief, "exposed": True}
+    await journal.LoopRecorder(snapshot.commit, memory, task, **known).commit(entry, loop)

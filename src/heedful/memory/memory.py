@@ -356,6 +356,7 @@ class Memory(Transfers):
         memory_key: str = "",
         checks: Sequence[str] = (),
         tell: ranking.Tell = "both",
+        every: bool = False,
     ) -> Briefing:
         """Return what to show a loop before its task, and what is withheld from it at random.
 
@@ -364,14 +365,15 @@ class Memory(Transfers):
         `begins`. Rules of the `memory_key`, by default that of the stored loop, are shown only to
         loops with a check that may find their mistake: `checks` are names, and without names all
         rules are shown. `tell` is "rules" (lessons without an accepted output), "examples" (with
-        one) or "both".
+        one) or "both". The choices are what is told or withheld, rules that rest, and the nearest
+        miss if no lesson is told for a similar task; with `every`, they are all candidates.
         """
         space, vector = await self._embed(task)
         find = partial(search.search, text=task, space=space, vector=vector, limit=LEG)
         read = exposure_store.brief
         found, past = await self.store.read(self.scope, read, loop, memory_key, find)
         before = frozenset(id for one in past.exposures for id in one.examples)
-        chosen, missed = ranking.choose_for_loop(
+        chosen, others = ranking.choose_for_loop(
             task, found, time.time(), tell, checks, before if past.exposures else None
         )
         share = self.holdout if past.ended >= ranking.FIRST else 0.0
@@ -379,11 +381,19 @@ class Memory(Transfers):
         exposures = past.exposures or (
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
-        ids = {id for exposure in exposures for id in exposure.examples}
-        choices = [Choice(one, "told" if one.id in ids else "withheld") for one in chosen]
-        choices = [*(choices if exposures else ()), *missed]
-        known = past.memory_key, past.waiting, tuple(choices), tuple(checks)
-        return Briefing(tuple(exposures), space, vector, *known)
+        shown = {id for exposure in exposures for id in exposure.examples}
+        choices = [
+            Choice.of(one, "told" if one.id in shown else "withheld") for one in chosen if exposures
+        ]
+        near = any(choice.leg == "likeness" for choice in choices)
+        for one, why in others:
+            if every or one.cause:
+                choices.append(Choice.of(one, "missed", why, every))
+            elif not near:
+                choices.append(Choice.of(one, "closest", why, words=False))
+                break  # they are sorted
+        known = past.memory_key, space, past.waiting, tuple(choices)
+        return Briefing(*known, tuple(exposures), tuple(chosen), vector, tuple(checks))
 
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True

@@ -365,9 +365,6 @@ class PipelineRun:
             report = replace(report, ended=past[-1].decided)
         else:
             await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
-        if pipeline.memory is not None:
-            held = pipeline.memory
-            report = await runs.with_recalled(held.store, held.scope, report)
         report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
@@ -533,6 +530,8 @@ class StageRunner:
         how = last.overall_status.replace("_", " ") if last.checks else "done, nothing checked"
         took = f"{last.execution_time_ms / 1000:.2f} s"
         say(f"{self._place}: {SIGNS[last.overall_status]} attempt {last.attempt} {how} in {took}")
+        for line in report.briefing.lines if report.briefing and last.attempt == 1 else ():
+            say(f"      memory {line}")
         for check in last.checks:
             if check.status != "passed":
                 say(f"      {SIGNS[check.status]} {check.check_name}: {check.message}")

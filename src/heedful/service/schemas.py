@@ -309,6 +309,7 @@ class LoopRecord(LoopSummary):
     made: list[AttemptRecord]
     decisions: list[DecisionRecord]
     overrides: list[record.Override]
+    briefing: Document | None
     verdict: LoopVerdict
 
     @classmethod
@@ -321,6 +322,7 @@ class LoopRecord(LoopSummary):
             usage=codec.to_document(loop.usage),
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
+            briefing=stored.briefing and stored.briefing.plain(),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
 
@@ -592,12 +594,16 @@ class ExposureCount:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged."""
+    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged.
+
+    For a loop, `briefing` says what memory told it, what it withheld or missed, and why.
+    """
 
     items: list[RecallItem]
     messages: list[Message]
     text: str
     exposure: ExposureCount | None
+    briefing: Document | None
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
