@@ -188,7 +188,8 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str)
 def test_ask_and_why_and_the_report_know_what_memory_told(path: str, tmp_path: Path) -> None:
     first, second = [ran(training(path, [], reports=tmp_path), id=run) for run in "ab"]
     silent, told = [made.stages[0].briefing for made in (first, second)]
-    assert silent is not None and told is not None
+    assert silent is not None
+    assert told is not None
     assert (silent.choices, [one.leg for one in told.choices]) == ((), ["cause"])
     [line] = told.lines
     stored = asyncio.run(report_of(open_store(path), Scope(), "b"))

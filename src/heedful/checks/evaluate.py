@@ -127,7 +127,8 @@ def _read(value: Any) -> Any:
 
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Return True if `function` can be called with `count` positional arguments."""
-    method = function if inspect.isroutine(function) else type(function).__call__
+    routine = hasattr(function, "__code__") or inspect.isroutine(function)  # the first is quick
+    method = function if routine else type(function).__call__
     code = getattr(method, "__code__", None)
     if code and not hasattr(function, "__wrapped__"):  # a tenth of the time of a signature
         given = count + (method is not function or hasattr(function, "__self__"))

@@ -67,7 +67,7 @@ def doctor(model: config.ModelName = None) -> int:
     values = config.settings(model=model)
     signs, needed = [*_machine(values)], weights.needed(values.model)
     for one in weights.known():
-        embeds = values.embedder == "minilm" and one.name in config.EMBEDDER
+        embeds = values.embedder == "minilm" and one.name in weights.EMBEDDER
         signs.append(_check_weights(one, values.cache, embeds or one == needed))
     try:
         signs += (_server if values.db.startswith(POSTGRES) else _file)(values)

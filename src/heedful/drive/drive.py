@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, get_args
+from inspect import isfunction
+from typing import Any, Generic, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
@@ -23,7 +24,7 @@ from heedful.drive.generate import (
     revised,
 )
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import Briefing, Tell
+from heedful.lessons.ranking import FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
@@ -118,7 +119,7 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
-    key, most = "" if memory_key is None else memory_key, journal.LONGEST_KEY
+    key, most = memory_key or "", journal.LONGEST_KEY
     if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
         allowed = f"None, or at most {most} printable characters without a secret"
         raise errors.InvalidInput("memory_key", memory_key, allowed)
@@ -177,16 +178,17 @@ class Run(Generic[C]):
             *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
             *(self.evaluate, self.memory_key),
         )
-        if self.tell not in get_args(Tell):
-            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
-        if self.memory_key is None:
-            self.memory_key = journal.key_of(self.generate)
+        if self.tell not in FORMS:
+            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(FORMS)}")
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
+        if self.memory_key is None:
+            self.memory_key = "" if self.memory is None else self._default_key()
         self._pure = pure(self.checks, self.evaluate)
         self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
+        judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
         self._journal = journal.Journal(self.store, scope, self.id, known)
         self._recorder = journal.LoopRecorder(
             self._journal.commit,
@@ -194,9 +196,9 @@ class Run(Generic[C]):
             journal.text_of(self.task),
             together=memory is not None
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
-            judged=bool(self.checks or self.evaluate),
+            judged=bool(judges),
             memory_key=self.memory_key,
-            checks=stop.check_names((*self.checks, *filter(None, [self.evaluate]))),
+            checks=stop.check_names(judges if memory else ()),
             tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
@@ -204,6 +206,14 @@ class Run(Generic[C]):
         self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
+
+    def _default_key(self) -> str:
+        """Return the memory key of the function, or for a model that of its checks' functions."""
+        if not isinstance(self._generate, Writer):
+            return journal.key_of(self._generate)
+        keys = [journal.key_of(check) if isfunction(check) else "" for check in self.checks]
+        lasting = all(key and "<locals>" not in key for key in keys)
+        return ", ".join(keys)[-journal.LONGEST_KEY :] if lasting else ""
 
     @property
     def loop(self) -> record.Loop:

@@ -130,9 +130,7 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        self.store: Store | None = open_store(store) if isinstance(store, str) else store
-        if not isinstance(self.store, Store | None):
-            raise InvalidInput("store", store, "a path, :memory:, a Store or None")
+        self.store: Store | None = store if store is None else open_store(store)
         self.durable: bool = self.store is not None
         self.known: bool = known
         self.scope: Scope = scope or Scope()

@@ -250,11 +250,10 @@ async def open_loop(
         allowed = "made of shipped rules: no code of the host"
         raise errors.InvalidInput("policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
-    held, scope = (known.store, known.scope) if known else (store, scope or Scope())
-    held = open_store(held) if isinstance(held, str) else held
-    for what, one, kind in (("store", held, Store), ("scope", scope, Scope)):
-        if not isinstance(one, kind):
-            raise errors.InvalidInput(what, one, f"a {kind.__name__}")
+    held = known.store if known else open_store(store)
+    scope = known.scope if known else scope or Scope()
+    if not isinstance(scope, Scope):
+        raise errors.InvalidInput("scope", scope, "a Scope")
     head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
     opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
     opened.memory, opened.checks = known, checks
@@ -338,8 +337,7 @@ async def override(
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
-    opened = open_store(store) if isinstance(store, str) else store
-    return await journal.retry_on_conflict(opened, scope or Scope(), loop, lift)
+    return await journal.retry_on_conflict(open_store(store), scope or Scope(), loop, lift)
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:

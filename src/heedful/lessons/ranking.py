@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import exp2, sqrt
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
@@ -62,9 +62,11 @@ POOLED = 0.25
 PART = 2**20  # how many numbers are compared at a time
 # What a prompt may hold: rules (lessons without an accepted output), worked examples, or both.
 Tell = Literal["both", "rules", "examples"]
+FORMS: tuple[str, ...] = get_args(Tell)
 RULE = "a rule drawn from an earlier run"
 BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
+CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
 _WORD = re.compile(r"\w+")
 
@@ -330,44 +332,44 @@ class Choice:
 
     The closest is the nearest miss. `lesson` is its id, and `leg` says how memory found it: by its
     cause, by likeness of the tasks, or as a strategy. `score` is the number of loops that broke the
-    rule, or the likeness by this `measure`, of which a prompt needs `least`. `why` says why it was
-    missed. `text` has the words of what was told or withheld.
+    rule, or the likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
+    needs. `text` has the words of what was told or withheld.
     """
 
     outcome: Outcomes
     lesson: int
     form: Literal["rule", "example"]
     leg: Literal["cause", "likeness", "strategy"]
-    measure: str
     score: float
-    least: float = 0.0
-    why: str = ""
+    why: str
     text: str = ""
 
     @classmethod
     def of(cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True) -> Choice:
         """Return the choice about a lesson; `words` says whether it has the lesson's text."""
-        form: Literal["rule", "example"] = "example" if match.example.accepted else "rule"
-        known = outcome, match.reflection, form
-        text = clean(sanitize(match.lesson), 200) if words else ""
-        if match.cause is not None:
-            return cls(*known, "cause", "loops", match.cause.loops, 0.0, why, text)
-        leg: Any = "strategy" if match.kind == "strategy" else "likeness"
         measure, score, least = _likeness(match)
-        return cls(*known, leg, measure, round(score, 4), least, why, text)
+        measured, leg = f"{measure} {score:.2f} of {least:.2f} needed", "likeness"
+        if match.cause is not None:
+            score, leg = match.cause.loops, "cause"
+            measured = f"broken in {_loops(match.cause.loops)}"
+        return cls(
+            outcome,
+            match.reflection,
+            "example" if match.example.accepted else "rule",
+            cast("Any", "strategy" if match.kind == "strategy" else leg),
+            round(score, 4),
+            ", ".join(filter(None, (measured, why))),
+            clean(sanitize(match.lesson), 200) if words else "",
+        )
 
     @property
-    def reason(self) -> str:
-        """Why the lesson was told or not, without its words."""
-        measured = f"{self.measure} {self.score:.2f} of {self.least:.2f} needed"
-        if self.leg == "cause":
-            measured = f"broken in {_loops(int(self.score))}"
-        chance = "at random, to measure whether it helps" if self.outcome == "withheld" else ""
-        return ", ".join(filter(None, (f"{self.form} by {self.leg}", measured, self.why, chance)))
+    def name(self) -> str:
+        """The lesson and its reason, without its words."""
+        return f"lesson {self.lesson}, {self.form} by {self.leg}, {self.why}"
 
     def __str__(self) -> str:
         text = f": {self.text}" if self.text else ""
-        return f"{self.outcome}: lesson {self.lesson}, {self.reason}{text}"
+        return f"{self.outcome}: {self.name}{text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
+from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import episodes as episode_store
@@ -144,7 +145,7 @@ class Memory(Transfers):
             raise InvalidInput("quota", quota, "a Quota, or None")
         if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
             raise InvalidInput("embedder", embedder, EMBEDDER)
-        self.store: Store = open_store(store) if isinstance(store, str) else store
+        self.store: Store = open_store(store)
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
         self.holdout = holdout
@@ -154,8 +155,13 @@ class Memory(Transfers):
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
-        """Return `memory` itself, or a Memory in this store; a string is the name of a store."""
-        return memory if isinstance(memory, Memory) else cls(memory, scope)
+        """Return `memory` itself, or a Memory in this store.
+
+        A string is the name of a store; its memory uses the embedder that is installed, if any.
+        """
+        if isinstance(memory, Memory):
+            return memory
+        return cls(memory, scope, installed_embedder() if isinstance(memory, str) else None)
 
     async def remember(
         self,
@@ -382,9 +388,8 @@ class Memory(Transfers):
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
         shown = {id for exposure in exposures for id in exposure.examples}
-        choices = [
-            Choice.of(one, "told" if one.id in shown else "withheld") for one in chosen if exposures
-        ]
+        fates: dict[bool, Any] = {True: ("told",), False: ("withheld", ranking.CHANCE)}
+        choices = [Choice.of(one, *fates[one.id in shown]) for one in chosen if exposures]
         near = any(choice.leg == "likeness" for choice in choices)
         for one, why in others:
             if every or one.cause:

@@ -17,13 +17,21 @@ _shared: dict[str, Store] = {}
 _guard = threading.Lock()
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str | Store) -> Store:
     """Return the store at `url`: a SQLite path, `:memory:`, or a `postgresql://` URL.
+
+    A Store is returned unchanged.
 
     A process opens each store once and shares it, except `:memory:`, which is a new store each
     time. A SQLite file is created at its first use. A PostgreSQL database needs `heedful migrate`
     first. Raises UnknownName, InvalidInput, PackageMissing.
     """
+    if not isinstance(url, str):
+        from heedful.store.store import Store
+
+        if isinstance(url, Store):
+            return url
+        raise InvalidInput("store", url, "a path such as heedful.db, :memory:, or a Store")
     if not url.strip():
         raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
     if url.startswith(POSTGRES):
