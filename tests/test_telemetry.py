@@ -145,6 +145,11 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
     await heedful.run(f"say ok, not {SECRET}", **given)
     everything = told.text()
     assert SECRET not in everything
+    [_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    assert "no rule was broken under the key" in last["heedful.silence"]
+    second = await heedful.run("ok", **{**given, "generate": model()})
+    [*_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    assert last["heedful.told"] == tuple(one.name for one in second.briefing.choices)
     for said in ("say ok", "no is not ok"):
         assert (said in everything) is content
     if content:
@@ -221,14 +226,3 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(PackageMissing, match="telemetry"):
         telemetry.begin()
-
-
-def test_a_message_is_logged_once_in_a_while(monkeypatch):
-    clock = [5.0]
-    monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
-    throttle = telemetry.LogThrottle()
-    assert [throttle.allows("a"), throttle.allows("a"), throttle.allows("b")] == [True, False, True]
-    clock[0] += telemetry.EVERY - 1
-    assert not throttle.allows("a")
-    clock[0] += 1
-    assert [throttle.allows("a"), throttle.allows("a")] == [True, False]

@@ -223,13 +223,11 @@ def test_a_run_withholds_as_the_settings_say(desk):
     document = desk.heedful("proof", "--json", "--limit", "99").json
     assert sum(one["withheld"] for one in document["lessons"]) >= 5
     last = f"tasks-1/word{FIRST + 11}"
-    arms = [one["shown"] for one in desk.heedful("why", last, "--json").json["exposures"]]
-    said = f"{arms.count(True)} lessons shown, {arms.count(False)} withheld to see whether it helps"
-    assert (arms.count(False) > 1, said in desk.heedful("why", last).out) == (True, True)
-    assert re.search(
-        r"\n  lesson \d+, withheld to measure whether it helps: ", desk.heedful("why", last).out
-    )
-    assert "from memory" not in desk.heedful("why", "tasks-1/word0").out
+    choices = desk.heedful("why", last, "--json").json["briefing"]["choices"]
+    assert [one["outcome"] for one in choices].count("withheld") > 1
+    said = r"\n  withheld: lesson \d+, example by likeness, .* at random, to measure whether it "
+    assert re.search(said, desk.heedful("why", last).out)
+    assert "\n  silent: " in desk.heedful("why", "tasks-1/word0").out
 
 
 # Vectors

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
+from heedful.lessons.learn import learn
 from heedful.lessons.lesson import ORDER, Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import HELD, RAISING, lowest_trust
@@ -130,8 +131,10 @@ class World:
         memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons, shown = memory.lessons(loop(id, *answers), task, briefing), briefing.exposures
-        stored = await self.store.write(memory.scope, exposures.remember, lessons, exposures=shown)
+        origin: dict[str, Any] = {"source": f"loop:{id}", "parents": briefing.shown}
+        lessons = [replace(one, **origin) for one in learn(loop(id, *answers), task)]
+        known: dict[str, Any] = {"exposures": briefing.exposures}
+        stored = await self.store.write(memory.scope, exposures.remember, lessons, **known)
         assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))

@@ -119,8 +119,12 @@ def validate_arguments(
         raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
-    key, most = memory_key or "", journal.LONGEST_KEY
-    if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
+    most = journal.LONGEST_KEY
+    if memory_key and not (
+        isinstance(memory_key, str)
+        and memory_key.isprintable()
+        and redact(memory_key[:most]) == memory_key
+    ):
         allowed = f"None, or at most {most} printable characters without a secret"
         raise errors.InvalidInput("memory_key", memory_key, allowed)
     return policy, aims

@@ -104,7 +104,8 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 def whole_hint(at: Context) -> str:
     """Return what memory tells about the task and the feedback on the last attempt, as a text."""
-    return "\n\n".join(filter(None, (as_text(at.examples, at.seed, at.advice), at.hint)))
+    told = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
+    return "\n\n".join(filter(None, (told, at.hint)))
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:

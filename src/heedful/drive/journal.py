@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
+from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.codec import decision_from, from_document
@@ -53,6 +54,16 @@ def journalable(value: Any) -> Any:
             "data or a pydantic object, or run with store=None"
         )
     return value
+
+
+def check_json(**values: Any) -> None:
+    """Check that each of the named values can be stored. Raises InvalidInput."""
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            allowed = "text or JSON data; or run with store=None"
+            raise InvalidInput(name, value, allowed) from error
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -170,11 +181,7 @@ class Journal:
         stored = None
         if self.store is None:
             return None
-        try:
-            json.dumps(head.task)
-        except (TypeError, ValueError) as error:
-            allowed = "text or JSON data; or run with store=None"
-            raise InvalidInput("task", head.task, allowed) from error
+        check_json(task=head.task)
         if self.known:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
@@ -263,7 +270,7 @@ class LoopRecorder:
         begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not begun)
         if ended:
-            await self._teach(memory, loop, *self._ending(memory, loop))
+            await self._teach(memory, loop, *self._ending(loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
@@ -279,7 +286,7 @@ class LoopRecorder:
             return await self.write(entry)
         told = None if self.exposed else self.briefing
         ended = isinstance(entry.verdict, Done)
-        lessons, outcome = self._ending(memory, loop) if ended else ((), None)
+        lessons, outcome = self._ending(loop) if ended else ((), None)
         if self.together:
             most = memory.max_entries or 0
             entry = replace(entry, briefing=told, reflections=lessons, outcome=outcome, most=most)
@@ -293,14 +300,19 @@ class LoopRecorder:
             await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed
 
-    def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
+    def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         told = self.briefing or Briefing()
-        if self.judged:
-            lessons = memory.lessons(loop, self.task, told, self.tell != "rules")
+        # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
+        origin |= {"space": told.space, "vector": told.vector}
         if not self.measured:
-            lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
+            origin |= {"trust": "model", "state": "candidate"}
+        if self.judged:
+            outputs = self.tell != "rules"
+            lessons = learn(loop, self.task, outputs, told.memory_key, self.checks)
+            lessons = [replace(lesson, **origin) for lesson in lessons]
         if loop.cancelled or not (told.exposures or told.memory_key):
             return lessons, None
         broken = frozenset(one.cause.rule for one in lessons if one.cause)

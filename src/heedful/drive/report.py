@@ -238,11 +238,7 @@ async def open_loop(
     Conflict if the loop exists with another task, context, goals, policy or memory key.
     """
     policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
-    for name, value in (("task", task), ("context", context)):
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise errors.InvalidInput(name, value, "text or JSON data") from error
+    journal.check_json(task=task, context=context)
     if not (isinstance(id, str) and 0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)

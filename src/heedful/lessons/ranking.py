@@ -255,6 +255,7 @@ def choose_for_loop(
     chosen = choose(usable, now=now, advice=advice, rules=rules)
     known = {match.id for match in chosen}
     missed += [(match, FULL) for match in rules if match.id not in known]
+    known |= {match.id for match in rules}
     others = [match for match in alike if match.id not in known and match.kind != "reflection"]
     others.sort(key=lambda match: _likeness(match)[2] / max(_likeness(match)[1], 1e-9))
     return chosen, missed + [(match, FULL if _nearness(match) else "") for match in others]
@@ -382,7 +383,7 @@ class Briefing:
     the loop.
 
     `exposures` record which lessons the loop is shown and which are withheld, `chosen` has both.
-    `vector` is the embedding of the task, and `checks` are the names of the loop's checks.
+    `vector` is the embedding of the task.
     """
 
     memory_key: str = ""
@@ -392,7 +393,6 @@ class Briefing:
     exposures: tuple[Exposure, ...] = field(default=(), compare=False)
     chosen: tuple[Match, ...] = field(default=(), compare=False)
     vector: Sequence[float] | None = field(default=None, compare=False)
-    checks: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:

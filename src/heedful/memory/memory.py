@@ -22,7 +22,6 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import (
     Example,
     Match,
@@ -38,7 +37,7 @@ from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
-from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
@@ -398,19 +397,7 @@ class Memory(Transfers):
                 choices.append(Choice.of(one, "closest", why, words=False))
                 break  # they are sorted
         known = past.memory_key, space, past.waiting, tuple(choices)
-        return Briefing(*known, tuple(exposures), tuple(chosen), vector, tuple(checks))
-
-    def lessons(
-        self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
-    ) -> tuple[Reflection, ...]:
-        """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
-
-        So if a source is revoked, lessons that were learnt with its text in the prompt go, too.
-        """
-        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
-        origin |= {"space": briefing.space, "vector": briefing.vector}
-        found = learn(loop, task, outputs, briefing.memory_key, briefing.checks)
-        return tuple(replace(lesson, **origin) for lesson in found)
+        return Briefing(*known, tuple(exposures), tuple(chosen), vector)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
