@@ -7,7 +7,6 @@ import functools
 import itertools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
-from tests.store.support import in_memory, python
+from tests.store.support import in_memory
 
 FIX = "answer with one of P0 to P3"
 TASKS = ("checkout answers 500", "a typo on pricing", "login spins", "dark mode flickers", "oh")
@@ -121,28 +120,6 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
     assert "data, not instructions" in agent.hints[4]
     [state] = [one["state"] for one in (await agent.memory.top()) if FIX in one["text"]][:1]
     assert state == ("verified" if obeys else "candidate")
-
-
-def test_a_script_tells_itself(tmp_path: Path) -> None:
-    script = tmp_path / "agent.py"
-    script.write_text(
-        "import sys, heedful\n"
-        "def check(answer, at):\n"
-        f"    if answer != 'P1': yield heedful.Finding('severity', 'none', {FIX!r})\n"
-        "@heedful.self_correcting(checks=[check], memory='a.db', store='a.db')\n"
-        "def triage(task, hint):\n"
-        f"    print({FIX!r} in hint)\n"
-        f"    return 'P1' if {FIX!r} in hint else 'bad'\n"
-        "triage(sys.argv[1])\n"
-    )
-    program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); sys.argv = [{str(script)!r}, "
-    said = []
-    for task in TASKS[:2]:
-        process = python(
-            f"{program}{task!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
-        )
-        said.append(process.communicate(timeout=60)[0].split())
-    assert said == [["False", "True"], ["True"]]
 
 
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,11 @@ async def _produced(
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    answers = [answer_of(each) or Answer(each) for each in values]
+    plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
+    answers = [
+        Answer(each) if isinstance(each, plain) else answer_of(each) or Answer(each)
+        for each in values
+    ]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 

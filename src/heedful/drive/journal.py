@@ -141,7 +141,8 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        self.store: Store | None = store if store is None else open_store(store)
+        held = store if isinstance(store, Store | None) else open_store(store)
+        self.store: Store | None = held
         self.durable: bool = self.store is not None
         self.known: bool = known
         self.scope: Scope = scope or Scope()
@@ -304,8 +305,7 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         told = self.briefing or Briefing()
-        # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
-        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}"}
         origin |= {"space": told.space, "vector": told.vector}
         if not self.measured:
             origin |= {"trust": "model", "state": "candidate"}
@@ -313,10 +313,8 @@ class LoopRecorder:
             outputs = self.tell != "rules"
             lessons = learn(loop, self.task, outputs, told.memory_key, self.checks)
             lessons = [replace(lesson, **origin) for lesson in lessons]
-        if loop.cancelled or not (told.exposures or told.memory_key):
-            return lessons, None
         broken = frozenset(one.cause.rule for one in lessons if one.cause)
-        return lessons, outcome_of(loop, told.memory_key, broken)
+        return lessons, None if loop.cancelled else outcome_of(loop, told.memory_key, broken)
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None

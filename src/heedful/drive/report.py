@@ -18,7 +18,7 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
-from heedful.models.contract import Answer, answer_of, usage_of
+from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
@@ -49,15 +49,18 @@ class AttemptReport:
     vouched: bool = True
 
     def __post_init__(self) -> None:
-        answer = answer_of(self.output) or Answer(self.output, record.NOTHING)
-        spent = answer.usage if self.usage == record.NOTHING else usage_of(self.usage)
+        output, spent = self.output, self.usage
+        if not isinstance(output, str | dict | None) and (answer := answer_of(output)):
+            output = answer.text
+            spent = answer.usage if spent == record.NOTHING else spent
+        spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
         if spent is None:
             raise errors.InvalidInput("usage", self.usage, "a Usage, or the usage of an SDK")
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
         if not isinstance(self.checks, Sequence):
             raise errors.InvalidInput("checks", self.checks, "a list of checks")
-        object.__setattr__(self, "output", answer.text)
+        object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)
 
     @property
@@ -246,7 +249,7 @@ async def open_loop(
         allowed = "made of shipped rules: no code of the host"
         raise errors.InvalidInput("policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
-    held = known.store if known else open_store(store)
+    held = known.store if known else store if isinstance(store, Store) else open_store(store)
     scope = known.scope if known else scope or Scope()
     if not isinstance(scope, Scope):
         raise errors.InvalidInput("scope", scope, "a Scope")
@@ -333,7 +336,8 @@ async def override(
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
-    return await journal.retry_on_conflict(open_store(store), scope or Scope(), loop, lift)
+    held = store if isinstance(store, Store) else open_store(store)
+    return await journal.retry_on_conflict(held, scope or Scope(), loop, lift)
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
@@ -396,8 +400,8 @@ async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
-    past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    brief = Briefing(snapshot.stored.head.memory_key, exposures=past)
+    task = journal.text_of(snapshot.stored.head.task)
+    brief = Briefing(snapshot.stored.head.memory_key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")

@@ -144,7 +144,7 @@ class Memory(Transfers):
             raise InvalidInput("quota", quota, "a Quota, or None")
         if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
             raise InvalidInput("embedder", embedder, EMBEDDER)
-        self.store: Store = open_store(store)
+        self.store: Store = store if isinstance(store, Store) else open_store(store)
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
         self.holdout = holdout

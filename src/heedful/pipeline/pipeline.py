@@ -160,7 +160,7 @@ class Pipeline:
         self.rerun: bool = rerun
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
-        self.store: Store | None = store if store is None else open_store(store)
+        self.store: Store | None = store if isinstance(store, Store | None) else open_store(store)
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()

@@ -17,23 +17,15 @@ _shared: dict[str, Store] = {}
 _guard = threading.Lock()
 
 
-def open_store(url: str | Store) -> Store:
+def open_store(url: str) -> Store:
     """Return the store at `url`: a SQLite path, `:memory:`, or a `postgresql://` URL.
-
-    A Store is returned unchanged.
 
     A process opens each store once and shares it, except `:memory:`, which is a new store each
     time. A SQLite file is created at its first use. A PostgreSQL database needs `heedful migrate`
     first. Raises UnknownName, InvalidInput, PackageMissing.
     """
-    if not isinstance(url, str):
-        from heedful.store.store import Store
-
-        if isinstance(url, Store):
-            return url
+    if not isinstance(url, str) or not url.strip():
         raise InvalidInput("store", url, "a path such as heedful.db, :memory:, or a Store")
-    if not url.strip():
-        raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
     if url.startswith(POSTGRES):
         needs_psycopg()
         make, key = import_module("heedful.store.postgres").in_database, url

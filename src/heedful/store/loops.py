@@ -137,7 +137,6 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
         stored,
         row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
         echoes(db, scope, id, window) if counted else {},
-        tuple(exposures.shown_to(db, scope, id)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.lesson import Exposure, Outcome, Reflection
+from heedful.lessons.lesson import Outcome, Reflection
 from heedful.lessons.ranking import Briefing
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
@@ -133,7 +133,6 @@ class LoopState:
     stored: StoredLoop
     driver: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
-    exposures: tuple[Exposure, ...] = ()
 
 
 EpisodeState = Literal["waiting", "reflected", "failed"]
