@@ -56,7 +56,7 @@ def test_the_log(stored):
     ):
         assert part in told
     first, *_, last = stored(("log advice --json", 0)).json["decisions"]
-    assert (first["labels"], first["rerun"], last["rerun"]) == ({"persona": "SAGE"}, 0, 3)
+    assert (first["rerun"], last["rerun"], first["briefing"]) == (0, 3, None)
     assert (last["decided"], last["reason"], last["standing"]["fatigue"]) == (
         *("stopped", "attempts", 0.45),
     )

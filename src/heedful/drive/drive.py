@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isfunction
 from typing import Any, Generic, TypeVar
@@ -88,7 +88,6 @@ def validate_arguments(
     checks: Sequence[Check],
     goals: Sequence[record.Goal | str],
     policy: decide.Policy | str,
-    labels: Mapping[str, str] | None = None,
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
     memory_key: str | None = None,
@@ -112,11 +111,6 @@ def validate_arguments(
     given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
     aims = tuple(given) or policy.goals
     record.check_goals(aims)
-    if labels is not None and not (
-        isinstance(labels, Mapping)
-        and all(isinstance(text, str) for pair in labels.items() for text in pair)
-    ):
-        raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
     most = journal.LONGEST_KEY
@@ -167,7 +161,6 @@ class Run(Generic[C]):
     id: str = ""
     scope: Scope | None = None
     data: Any = None
-    labels: Mapping[str, str] | None = None
     timeout: float | None = None
     temperature: float = 0.0
     seed: int = 0
@@ -179,7 +172,7 @@ class Run(Generic[C]):
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_arguments(
-            *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
+            *(self.id, self.checks, self.goals, self.policy, self.timeout),
             *(self.evaluate, self.memory_key),
         )
         if self.tell not in FORMS:
@@ -189,7 +182,6 @@ class Run(Generic[C]):
         if self.memory_key is None:
             self.memory_key = "" if self.memory is None else self._default_key()
         self._pure = pure(self.checks, self.evaluate)
-        self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
         judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
@@ -429,8 +421,9 @@ class Run(Generic[C]):
             evaluation,
             (answer.usage + evaluation.usage).lasting(time.perf_counter() - began),
             stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
-            self._labels,
-            isinstance(self._generate, Writer) and self.revise is None and at.temperature == 0,
+            greedy=isinstance(self._generate, Writer)
+            and self.revise is None
+            and at.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
         )
 
@@ -504,7 +497,6 @@ async def run(
     id: str = "",
     scope: Scope | None = None,
     data: Any = None,
-    labels: Mapping[str, str] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
     temperature: float = 0.0,
     seed: int = 0,
@@ -521,7 +513,7 @@ async def run(
     earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
     nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
     `Context.data`.
-    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
+    `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
     next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
     default it is the module and the name of the function `generate`. `tell` says what memory adds

@@ -207,7 +207,7 @@ class Pipeline:
             key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
             stage = Stage(**{**key, "name": name, "function": function})
             policy, goals = validate_arguments(
-                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout),
+                *("", stage.checks, stage.goals, stage.policy, stage.timeout),
                 *(stage.evaluate, stage.memory_key),
             )
             self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
