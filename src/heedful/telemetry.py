@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans of heedful's work.
+"""OpenTelemetry: spans of heedful's work, and a throttle for repeated log lines.
 
 Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `search`,
 `upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and findings are
@@ -8,6 +8,7 @@ exported only with `begin(content=True)`, without the secrets that heedful recog
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
@@ -29,6 +30,23 @@ Finished = Callable[[str, str, int, int], None]
 SCOPE: Final = "heedful"
 LONGEST: Final = 10_000  # characters of an exported text
 METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
+EVERY: Final = 60.0  # seconds between log lines of one kind
+
+
+class LogThrottle:
+    """A throttle for log lines: it allows the same message once in `EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def allows(self, message: str) -> bool:
+        """Return True at most once in `EVERY` seconds for the same message."""
+        now = time.monotonic()
+        self._next = {known: then for known, then in self._next.items() if then > now}
+        if message in self._next:
+            return False
+        self._next[message] = now + EVERY
+        return True
 
 
 class _Exporter:

@@ -33,6 +33,7 @@ from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sw
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
 from heedful.store.store import Effects, Store, also
+from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
 KILLED = 143  # the exit code of a process that SIGTERM ended
@@ -176,11 +177,10 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> li
 
 def report_lost_database() -> None:
     """Print at most once a minute that the database does not answer; silence its drivers' logs."""
-    said = [0.0]  # when it was printed last
+    throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.WARNING and record.created >= said[0] + 60.0:
-            said[0] = record.created
+        if record.levelno >= logging.WARNING and throttle.allows("away"):
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
         return False
 

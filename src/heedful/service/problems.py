@@ -22,8 +22,10 @@ from starlette.exceptions import HTTPException
 from heedful import errors
 from heedful.redact import redact, redact_data
 from heedful.service.wire import TABLE
+from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
+REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = {"Retry-After": "1"}  # for errors with an unknown waiting time
 # Attributes of errors that a problem contains, and that the client sets on the error it raises.
@@ -122,8 +124,8 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
         if not isinstance(error, errors.StoreUnavailable):
             trace = "".join(traceback.format_exception(error))
             log.error("%s\n%s", problem.code, redact(trace))
-        else:
-            log.error("%s: %s", problem.code, redact(" ".join(str(error).split())))
+        elif REPEATS.allows(line := redact(" ".join(str(error).split()))):
+            log.error("%s: %s", problem.code, line)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
             fields = {name: scope["state"].get(name) for name in names}
