@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import ORDER, Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import HELD, RAISING, lowest_trust
@@ -26,7 +25,7 @@ from heedful.store.lessons import mark
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import whole
-from tests.memory.test_quarantine import loop
+from tests.memory.test_quarantine import loop, taught
 from tests.store.support import opened
 
 pytestmark = pytest.mark.soak
@@ -131,10 +130,8 @@ class World:
         memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        origin: dict[str, Any] = {"source": f"loop:{id}", "parents": briefing.shown}
-        lessons = [replace(one, **origin) for one in learn(loop(id, *answers), task)]
-        known: dict[str, Any] = {"exposures": briefing.exposures}
-        stored = await self.store.write(memory.scope, exposures.remember, lessons, **known)
+        lessons, shown = taught(loop(id, *answers), task, briefing), briefing.exposures
+        stored = await self.store.write(memory.scope, exposures.remember, lessons, exposures=shown)
         assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))

@@ -305,7 +305,8 @@ class LoopRecorder:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
         told = self.briefing or Briefing()
-        origin: dict[str, Any] = {"source": f"loop:{loop.id}"}
+        # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
         origin |= {"space": told.space, "vector": told.vector}
         if not self.measured:
             origin |= {"trust": "model", "state": "candidate"}
