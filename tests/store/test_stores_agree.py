@@ -47,16 +47,7 @@ trusts, flags = st.sampled_from(records.ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = (
-    dreaming,
-    episodes,
-    exposures,
-    lessons,
-    loop_store,
-    patterns,
-    remembering,
-    transfer,
-)
+CLOCKED = (dreaming, episodes, exposures, lessons, loop_store, patterns, remembering, transfer)
 
 
 class Clock:
