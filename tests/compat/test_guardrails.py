@@ -356,7 +356,8 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
 
 
 @pytest.mark.parametrize(
-    ("limit", "most", "told"), [("max_reruns", 3, {}), ("bias_echo", 2, {"bias_tags": [TAG]})]
+    ("limit", "most", "told"),
+    [("max_reruns", 3, {}), ("bias_echo", 2, {"bias_tags": [TAG]})],
 )
 def test_an_override_reopens_a_loop_that_has_ended(store, limit, most, told):
     last = reruns(store, "loop_001", most, **told)[-1]

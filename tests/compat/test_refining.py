@@ -148,7 +148,8 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "score"), [((0.8,), (0.5,), 0.3), ((), (0.4,), -0.4), ((1.0, 0.2), (), 1.0)]
+    ("before", "after", "score"),
+    [((0.8,), (0.5,), 0.3), ((), (0.4,), -0.4), ((1.0, 0.2), (), 1.0)],
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
     assert improvement_score(severe(*before), severe(*after)) == score

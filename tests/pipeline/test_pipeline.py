@@ -182,7 +182,9 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     assert (calls, report.status, report.state["second"]) == ([1, 2, 2, 2], "passed", 4)
 
 
-async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(tmp_path: Path) -> None:
+async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
+    tmp_path: Path,
+) -> None:
     begun, calls = asyncio.Event(), []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 

@@ -92,7 +92,11 @@ def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None
     assert report.state is state
 
 
-@pytest.mark.parametrize("state", [5, [1], MappingProxyType({}), {"a": 1, ("b",): 2}], ids=repr)
+@pytest.mark.parametrize(
+    "state",
+    [5, [1], MappingProxyType({}), {"a": 1, ("b",): 2}],
+    ids=repr,
+)
 def test_states_that_are_refused(state: Any, tmp_path: Path) -> None:
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
     pipeline.stage(name="s")(lambda state: 1)

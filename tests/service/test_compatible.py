@@ -215,5 +215,8 @@ def test_unknown_fields_are_ignored_and_named(api, path, body):
     assert list(told) == [*plain, "warnings"]
     assert [
         name for name in ("agent_version", "nøise") if any(name in one for one in told["warnings"])
-    ] == ["agent_version", "nøise"]
+    ] == [
+        "agent_version",
+        "nøise",
+    ]
     assert len(told["warnings"]) == 2
