@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import open_store
-from heedful.drive.drive import Run
 from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing_of, triggers
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts
 from heedful.testing import history
-from tests.drive.support import FOUR, Generator, reread, session
+from tests.drive.support import FOUR, reread, session
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
 
@@ -106,8 +105,7 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
 async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     store = open_store(str(tmp_path / "a.db"))
     policy = Policy((MaxAttempts(3),))
-    labels = {"orchestrator": "SAGE", "reflection": "SKEPTIC"}
-    result = await session(store, "x", "y", "z", policy=policy, labels=labels).finish()
+    result = await session(store, "x", "y", "z", policy=policy).finish()
     stored = await reread(store)
     assert [one.attempt for one in stored.decisions] == [1, 2, 3]
     assert stored.verdicts == tuple(one.verdict for one in stored.decisions)
@@ -119,16 +117,7 @@ async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     told = reasoning(stored.loop, stored.decisions)
     assert [one.rerun for one in told] == [0, 1, 2]
     assert [one.decided for one in told] == ["again", "again", "stopped"]
-    assert [one.labels for one in told] == [labels] * 3
-    assert [dict(attempt.labels) for attempt in stored.loop.attempts] == [labels] * 3
     await store.close()
-
-
-@pytest.mark.parametrize("labels", ["SAGE", {"persona": 5}, {5: "SAGE"}])
-def test_labels_are_names_and_texts(labels):
-    with pytest.raises(heedful.errors.InvalidInput, match="labels") as caught:
-        Run("t", generate=Generator("x"), labels=labels, store=None)
-    assert caught.value.field == "labels"
 
 
 # -- what was counted in loops before it

@@ -145,6 +145,11 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
     await heedful.run(f"say ok, not {SECRET}", **given)
     everything = told.text()
     assert SECRET not in everything
+    [_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    assert "no rule was broken under the key" in last["heedful.silence"]
+    second = await heedful.run("ok", **{**given, "generate": model()})
+    [*_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    assert last["heedful.told"] == tuple(one.name for one in second.briefing.choices)
     for said in ("say ok", "no is not ok"):
         assert (said in everything) is content
     if content:

@@ -17,7 +17,7 @@ from pathlib import Path
 import heedful
 from heedful.cli.output import fetched, print_json, say, show
 from heedful.cli.run import Row, ended, examples_folder, program
-from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
+from heedful.cli.settings import Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
 from heedful.errors import ModelError
@@ -180,7 +180,7 @@ async def fetch(values: Settings) -> Embedder | None:
     """
     embedded = values.model.partition(":")[0] == "embedded"
     wanted = values.embedder == "minilm" or (embedded and values.embedder == "auto")
-    meaning = [weights.find(name) for name in EMBEDDER] if wanted else []
+    meaning = [weights.find(name) for name in weights.EMBEDDER] if wanted else []
     needed = weights.needed(values.model)
     model = [needed] if needed else []
     announce([*model, *meaning], values.cache or weights.default_cache())

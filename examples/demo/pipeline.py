@@ -18,8 +18,7 @@ from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
 from heedful.pages.report import failures, happened, worked
-from heedful.store import exposures
-from heedful.store.runs import Report, StageReport, loop_of, report_of
+from heedful.store.runs import Report, report_of
 
 from ..forecast import forecast
 from .lab import announce
@@ -100,7 +99,8 @@ async def run(values: Settings, out: Path, fresh: bool) -> Shown:
             say(f"\nThe last quarter of 2013, and a model writes what it shows: {values.model}\n")
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, "forecast-1")
-        helped = [one.name for one in report.stages if await _recalled(memory, report, one)]
+        stages = [one for one in report.stages if one.briefing and not one.briefing.silence]
+        helped = [one.name for one in stages]
         return Shown(out, report, written, first, tuple(helped), await memory.count())
 
 
@@ -143,11 +143,6 @@ async def _unended(memory: Memory, model: Model | None) -> str:
     written = await _report(memory, f"{last.run}{BY_MODEL}") if model else last
     over = last.ended and written and written.ended
     return f"forecast-{number}" if over else last.run
-
-
-async def _recalled(memory: Memory, report: Report, stage: StageReport) -> bool:
-    past = await memory.store.read(memory.scope, exposures.past, loop_of(report.run, stage.name))
-    return any(one.shown for one in past.exposures)
 
 
 def write(shown: Shown, again: str, json: bool) -> None:

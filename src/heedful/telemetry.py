@@ -256,7 +256,12 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
     return decorate
 
 
-def _attempt_closed(_: _Exporter, __: Span, state: Any, run: Any, before: Any) -> None:
+def _attempt_closed(_: _Exporter, span: Span, state: Any, run: Any, before: Any) -> None:
+    if run.briefing is not None:
+        told: dict[str, list[str]] = {}
+        for choice in run.briefing.choices:
+            told.setdefault(choice.outcome, []).append(choice.name)
+        span.set_attributes(_own(silence=run.briefing.silence, **told))
     if len(state.loop.attempts) > len(before.loop.attempts):
         record_decision(state.loop, state.verdict)
 

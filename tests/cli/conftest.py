@@ -68,7 +68,7 @@ async def fill(path: str) -> None:
     await lifted.override("attempts", by="ann", why="it is close")
     await lifted.finish()
     judge: dict[str, Any] = {"checks": (), "evaluate": judged, "policy": orchestrator}
-    await made("advice", *"abcdefgh", **judge, labels={"persona": "SAGE"}).finish()
+    await made("advice", *"abcdefgh", **judge).finish()
     for name in ("ada", "bo", "cy", "di"):
         await memory.remember("log", f"login failed for {name} here")
     page: dict[str, Any] = {"trust": "external", "source": "page"}

@@ -25,7 +25,7 @@ def heedful_(desk, monkeypatch, history):
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
-    "why r/passed": ("=> passed", "id state task goals policy attempts best verdicts exposures"),
+    "why r/passed": ("=> passed", "id state task goals policy attempts best verdicts briefing"),
     "loops": ("Say red", "loops"),
     "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),
@@ -33,6 +33,7 @@ GOOD = {
     "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),
     "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
+    "recall --why Say\xa0red": ("told: lesson", "memory_key space waiting choices"),
     "recall": ("nothing related", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),

@@ -17,7 +17,9 @@ def test_why_in_words(stored):
     )  # fmt: skip
     lines = done.out.splitlines()
     assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
-    assert (lines[3], lines[5]) == ("attempt 1: blue", "  => again")
+    assert lines[2] == "memory, before each attempt:"
+    assert lines[3].startswith("  silent: the loop has no memory key")
+    assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
     document = stored(("why lifted --json", 0)).json
     assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]
     first, *_, last = document["attempts"]
@@ -54,7 +56,7 @@ def test_the_log(stored):
     ):
         assert part in told
     first, *_, last = stored(("log advice --json", 0)).json["decisions"]
-    assert (first["labels"], first["rerun"], last["rerun"]) == ({"persona": "SAGE"}, 0, 3)
+    assert (first["rerun"], last["rerun"], first["briefing"]) == (0, 3, None)
     assert (last["decided"], last["reason"], last["standing"]["fatigue"]) == (
         *("stopped", "attempts", 0.45),
     )

@@ -261,6 +261,12 @@ def test_a_run_withholds_as_the_settings_say(desk):
     assert desk.heedful(*run, HEEDFUL_EMBEDDER="none").code == 0
     document = desk.heedful("proof", "--json", "--limit", "99").json
     assert sum(one["withheld"] for one in document["lessons"]) >= 5
+    last = f"tasks-1/word{FIRST + 11}"
+    choices = desk.heedful("why", last, "--json").json["briefing"]["choices"]
+    assert [one["outcome"] for one in choices].count("withheld") > 1
+    said = r"\n  withheld: lesson \d+, example by likeness, .* at random, to measure whether it "
+    assert re.search(said, desk.heedful("why", last).out)
+    assert "\n  silent: " in desk.heedful("why", "tasks-1/word0").out
 
 
 # Vectors

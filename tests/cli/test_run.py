@@ -53,6 +53,7 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
     assert rows(done)[1] == {
         "id": "green", "loop": "tasks-1/green", "group": "", "passed": True, "at_once": False,
         "attempts": 2, "calls": 2, "tokens": 30, "stopped_by": "", "candidate": "green",
+        "memory": "told nothing",
     }  # fmt: skip
 
 

@@ -101,15 +101,3 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
     with pytest.raises(errors.LoopEnded):
         await loop.report("more")
     assert len((await heedful.open_loop("a", "t", store=str(path))).loop.attempts) == 1
-
-
-async def test_loops_of_one_memory_key_are_told_its_rules_whatever_the_task(path: Path) -> None:
-    memory = heedful.Memory(str(path), holdout=0)
-    options: dict[str, Any] = {"checks": [currency], "memory": memory, "memory_key": "totals"}
-    first = await heedful.open_loop("a", "Apples cost how much?", **options)
-    for answer in ("2", "2 EUR"):
-        await first.report(answer)
-    second = await heedful.open_loop("b", "Train ticket, one way", **options)
-    assert "no currency: write EUR" in second.hint
-    with pytest.raises(errors.Conflict):
-        await heedful.open_loop("b", "Train ticket, one way", **{**options, "memory_key": "x"})

@@ -174,14 +174,6 @@ async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(kept, tmp
     assert set(exposed(path, "l")) == {name[6:] for name in WHOLE[:3]}
 
 
-async def test_a_memory_without_a_journal_stores_the_outcome(store, path):
-    await taught(store)
-    await drive(None, Memory(store, holdout=0), "l", model=ScriptedModel("x", WANTED))
-    assert len(exposed(path, "l")) == 3
-    (end,) = outcomes(path)
-    assert end[:3] == ("l", 0, 2)
-
-
 # -- outcomes
 
 

@@ -7,7 +7,6 @@ import functools
 import itertools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,17 +20,18 @@ from heedful.drive.generate import Writer
 from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
-from heedful.lessons.lesson import QUIET, TURN, Exposure, Outcome, Scope
+from heedful.lessons.lesson import QUIET, TURN, Example, Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
-from heedful.store import exposures
+from heedful.store import exposures, loops
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
-from tests.store.support import in_memory, python
+from tests.store.support import in_memory
 
 FIX = "answer with one of P0 to P3"
 TASKS = ("checkout answers 500", "a typo on pricing", "login spins", "dark mode flickers", "oh")
@@ -122,31 +122,13 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
     assert state == ("verified" if obeys else "candidate")
 
 
-def test_a_script_tells_itself(tmp_path: Path) -> None:
-    script = tmp_path / "agent.py"
-    script.write_text(
-        "import sys, heedful\n"
-        "def check(answer, at):\n"
-        f"    if answer != 'P1': yield heedful.Finding('severity', 'none', {FIX!r})\n"
-        "@heedful.self_correcting(checks=[check], memory='a.db', store='a.db')\n"
-        "def triage(task, hint):\n"
-        f"    print({FIX!r} in hint)\n"
-        f"    return 'P1' if {FIX!r} in hint else 'bad'\n"
-        "triage(sys.argv[1])\n"
-    )
-    program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); sys.argv = [{str(script)!r}, "
-    said = []
-    for task in TASKS[:2]:
-        process = python(
-            f"{program}{task!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
-        )
-        said.append(process.communicate(timeout=60)[0].split())
-    assert said == [["False", "True"], ["True"]]
-
-
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     here = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
+    store: dict[str, Any] = {"memory": in_memory(), "store": None}
+    defaults = {(severity,): here, (lambda *_: None,): "", (severity, bool): ""}
+    for checks, key in defaults.items():  # a model has the key of its checks
+        assert Run("t", generate=ScriptedModel(), checks=checks, **store).memory_key == key
     bound = Agent.answer.__get__(object())
     model = ScriptedModel("text")
     cases: list[tuple[Any, str]] = [
@@ -309,6 +291,41 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     assert (choice.leg, choice.outcome, choice.score) == ("cause", "withheld", 1)
 
 
+@pytest.mark.both
+@pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
+async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
+    loop = Breaking(store)
+    await loop("K", "a", id="first")
+    await loop("K", id="second")
+    if gone == "revoked":
+        await loop.memory.quarantine.revoke("loop:first", by="ann")
+    elif gone == "cleared":
+        await loop.memory.clear()
+    kept = (await store.read(Scope(), loops.read, "second")).briefing
+    texts = [one.text for one in kept.choices] if kept else []
+    assert ["rule a is broken" in text for text in texts] == [True] * (gone == "kept")
+
+
+async def test_every_candidate_is_listed_with_its_leg_and_score(store):
+    loop = Breaking(store)
+    await loop("K", *"abc")
+    await loop.memory.remember("E", "no unit", example=Example("weigh a red box", "1 kg"))
+    briefing = await loop.memory.brief("weigh a red box", "", memory_key="K", every=True)
+    found = [(one.outcome, one.leg, one.form) for one in briefing.choices]
+    assert sorted(found) == [
+        ("missed", "cause", "rule"),
+        ("told", "cause", "rule"),
+        ("told", "cause", "rule"),
+        ("told", "likeness", "example"),
+    ]
+    assert all(one.text for one in briefing.choices)
+
+
+def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, path):
+    assert Memory.of(str(path), None).embedder is installed_embedder()
+    assert Memory.of(store, None).embedder is None
+
+
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     agent = Agent(store, obeys=False)
     none = await agent.memory.brief("a task", "l")
@@ -323,14 +340,18 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     result = await run("weigh a red box now", generate=lambda task, hint: "fine", **known)
     assert result.briefing is not None
     assert result.briefing.memory_key == "L"
+    again = await run("weigh a red box now", generate=len, id=result.id, **known)
+    assert again.briefing == result.briefing  # another process would read it, too
     [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
-    assert (choice.leg, choice.outcome) == ("likeness", "missed")
+    assert (choice.leg, choice.outcome, choice.text) == ("likeness", "closest", "")
     assert 0 < choice.score < PROMPT_WORDS
+    assert f"of {PROMPT_WORDS:.2f} needed" in choice.why
 
 
-async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store):
+@pytest.mark.parametrize("host", [nameless, outside])
+async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store, host):
     agent = Agent(store, obeys=False)
-    ask = nameless(agent)
+    ask = host(agent)
     for task in TASKS[:2]:
         await ask(task)  # four other answers, and one rule
     [rule] = (await agent.memory.brief("x", "l", memory_key="triage")).found

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
-from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.learn import learn
+from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
@@ -46,10 +48,16 @@ def loop(id: str, *answers: str) -> Loop:
     return Loop(id, (), (*attempts, Attempt(len(answers), accepted, Evaluation())))
 
 
+def taught(loop: Loop, task: str, told: Briefing) -> list[Reflection]:
+    origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
+    origin |= {"space": told.space, "vector": told.vector}
+    return [replace(one, **origin) for one in learn(loop, task)]
+
+
 async def learns(memory: Memory, id: str, task: str, *answers: str) -> tuple[int, ...]:
     """A loop is briefed, ends, and is learnt from; what it was shown."""
     briefing = await memory.brief(task, id)
-    lessons = memory.lessons(loop(id, *answers), task, briefing)
+    lessons = taught(loop(id, *answers), task, briefing)
     await memory.store.write(
         memory.scope, exposures.remember, lessons, exposures=briefing.exposures
     )
@@ -249,7 +257,7 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     assert briefing.shown == (1,)
     await memory.quarantine.revoke("page", by="ann")
     await memory.remember("v", "x", example=WEIGHT)  # with an id of its own
-    lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, briefing)
+    lessons = taught(loop("loop", "9", "9 kg"), SIMILAR, briefing)
     answers = await memory.store.write(
         memory.scope, exposures.remember, lessons, exposures=briefing.exposures
     )

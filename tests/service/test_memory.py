@@ -173,6 +173,8 @@ def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
 
     assert told("checkout", "bugs", "high", "P1") == ""
     assert "failed check regex in 1 loop" in told("typo", "bugs", "P1")
+    [choice] = project.get("loops/typo")["briefing"]["choices"]
+    assert (choice["outcome"], choice["leg"], choice["form"]) == ("told", "cause", "rule")
     assert told("login", "incidents", "P1") == ""
     other = {"task": "typo typo", "memory_key": "incidents"}
     project.refused(409, "conflict", "PUT", "loops/typo", other)

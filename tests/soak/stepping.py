@@ -160,7 +160,6 @@ class Session:
             store=thread.store,
             id=loop,
             scope=scope(loop),
-            labels={"session": step},
         )
 
     async def generate(self, task: str, hint: str) -> Answer:

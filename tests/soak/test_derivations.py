@@ -25,7 +25,7 @@ from heedful.store.lessons import mark
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import whole
-from tests.memory.test_quarantine import loop
+from tests.memory.test_quarantine import loop, taught
 from tests.store.support import opened
 
 pytestmark = pytest.mark.soak
@@ -130,7 +130,7 @@ class World:
         memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons, shown = memory.lessons(loop(id, *answers), task, briefing), briefing.exposures
+        lessons, shown = taught(loop(id, *answers), task, briefing), briefing.exposures
         stored = await self.store.write(memory.scope, exposures.remember, lessons, exposures=shown)
         assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
         self.derivations += bool(briefing.shown)

@@ -28,6 +28,7 @@ from heedful.lessons.lesson import (
     Scope,
 )
 from heedful.lessons.proof import prove_cases
+from heedful.lessons.ranking import Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
@@ -131,7 +132,6 @@ async def of_lessons(story: Story) -> None:
         await write(exposures.expose, [shown], end, at)
     kept = replace(shown, signature=one.signature.digest)
     assert await read(exposures.shown_to, "l 0") == [kept]
-    assert [len(lines) for lines in await read(exposures.told, ["l 0", "none"])] == [1, 0]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
@@ -195,7 +195,10 @@ async def of_loops(story: Story) -> None:
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
     made = await story.over(runs.report_of, SCOPE, "run")
     assert made.pipeline == "bake"
-    assert await story.over(runs.with_recalled, SCOPE, made) == made
+    told = Briefing("key", choices=(Choice("closest", 7, "rule", "likeness", "cosine", 0.4),))
+    for one in (told, Briefing()):
+        await write(loops.brief, "a", one)
+    assert (await read(loops.read, "a")).briefing == told
 
 
 async def of_episodes(story: Story) -> None:

@@ -58,7 +58,7 @@ async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
         return f"enough of {text}"
 
     memory = heedful.Memory(store)
-    given: dict[str, Any] = {"store": store, "memory": memory, "labels": {"a": text, text: "b"}}
+    given: dict[str, Any] = {"store": store, "memory": memory}
     goals = [heedful.Goal("quality", 0.9)]
     task = {"do": text, "also": [text]}
     await heedful.run(task, generate=generate, checks=[check], goals=goals, id=id, **given)

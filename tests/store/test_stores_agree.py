@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
+from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -93,8 +94,9 @@ class Told:
         verdict = Again() if again else Done(1, right)
         outcome = None if again else Outcome(f"loop {n}", right, n + 1, frozenset({mark.digest}))
         entry = report(
-            f"loop {n}", 1, TEXTS[n], verdict, reflections=[lesson], exposures=told, outcome=outcome
-        )
+            f"loop {n}", 1, TEXTS[n], verdict, reflections=[lesson], outcome=outcome,
+            briefing=Briefing(exposures=tuple(told)),
+        )  # fmt: skip
         await self.store.write(ONE, loop_store.commit, entry, "nobody")
         stored = await self.store.read(ONE, loop_store.read, f"loop {n}")
         return stored.loop, stored.values, stored.verdicts, stored.epoch

@@ -92,10 +92,10 @@ def _read(value: Any) -> Any:
 
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Return True if `function` can be called with `count` positional arguments."""
-    method = function if inspect.isroutine(function) else type(function).__call__
-    code = getattr(method, "__code__", None)
+    own = getattr(function, "__code__", None)
+    code = own or getattr(type(function).__call__, "__code__", None)
     if code and not hasattr(function, "__wrapped__"):  # a tenth of the time of a signature
-        given = count + (method is not function or hasattr(function, "__self__"))
+        given = count + (own is None or hasattr(function, "__self__"))
         return bool(given <= code.co_argcount or code.co_flags & inspect.CO_VARARGS)
     try:
         inspect.signature(function).bind_partial(*range(count))

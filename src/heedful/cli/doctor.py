@@ -65,7 +65,7 @@ def doctor() -> int:
     values = config.settings()
     signs, needed = [*_machine(values)], weights.needed(values.model)
     for one in weights.known():
-        embeds = values.embedder == "minilm" and one.name in config.EMBEDDER
+        embeds = values.embedder == "minilm" and one.name in weights.EMBEDDER
         signs.append(_check_weights(one, values.cache, embeds or one == needed))
     try:
         signs += _database(values)

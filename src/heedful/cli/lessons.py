@@ -21,6 +21,7 @@ from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, 
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
+from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
@@ -142,10 +143,23 @@ def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
 
 
 def recall(
-    task: Annotated[str, Argument(help="The task; - reads standard input.")], limit: Limit = 5
+    task: Annotated[str, Argument(help="The task; - reads standard input.")],
+    limit: Limit = 5,
+    why: Annotated[
+        bool, Option("--why", help="Show all candidates: what a prompt would have, and why.")
+    ] = False,
+    key: Annotated[str, Option(help="The memory key whose rules count, with --why.")] = "",
 ) -> int:
     """Show the accepted answers that memory recalls for a task."""
     query = _text_of(task)
+    if why:
+
+        async def considered(memory: Memory) -> Briefing:
+            memory.holdout = 0.0
+            return await memory.brief(query, "", memory_key=key, every=True)
+
+        briefing = ask(considered)
+        return answer(briefing.plain(), *briefing.lines)
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
         return await memory.recall(query, limit), await check_spaces(memory)

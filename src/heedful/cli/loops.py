@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ from heedful.cli import settings
 from heedful.cli.output import Table, answer, columns, counted, emit, following, when
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
-from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, reasoning
 from heedful.loop.explain import Explanation
@@ -22,7 +21,7 @@ from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
-from heedful.store import exposures, loops
+from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
@@ -40,7 +39,7 @@ def why(
     It shows the attempts, what was wrong, the feedback, and what would have changed the result.
     """
 
-    async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure], Sequence[str]]:
+    async def read(memory: Memory) -> Report | StoredLoop:
         newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
         stored = newest[0] if newest else await loop_of(memory, loop)
         if stored.head.stage is not None and newest:
@@ -49,16 +48,12 @@ def why(
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
             raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
-        past = await memory.store.read(memory.scope, exposures.past, stored.id)
-        (told,) = await memory.store.read(memory.scope, exposures.told, [stored.id])
-        return stored, past.exposures, told
+        return stored
 
     found = settings.ask(read)
     if not isinstance(found, Report):
-        stored, shown, told = found
-        explanation = loops.explained(stored)
-        document = {**_document(stored, explanation), "exposures": shown, "recalled": told}
-        return answer(document, *_describe(stored, explanation, shown, told))
+        explanation = loops.explained(found)
+        return answer(_document(found, explanation), *_describe(found, explanation))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
@@ -88,6 +83,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
             for it in explanation.would_change
         ],
         "otherwise": explanation.otherwise,
+        "briefing": stored.briefing and stored.briefing.plain(),
         "usage": codec.to_document(stored.loop.usage),
     }
 
@@ -98,20 +94,15 @@ def _feedback(stored: StoredLoop, number: int) -> str:
     return again[number - 1] if number <= len(again) else ""
 
 
-def _describe(
-    stored: StoredLoop, explanation: Explanation, shown: Sequence[Exposure], told: Sequence[str]
-) -> Iterator[str]:
+def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loops.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"
     yield f"loop {stored.id}: {state}, policy {policy}{goals}"
     yield f"task: {_text(stored.head.task)}"
-    if shown:
-        withheld = sum(not one.shown for one in shown)
-        reason = f", {withheld} withheld to see whether it helps (heedful proof)"
-        known = counted(len(shown) - withheld, "lesson")
-        yield f"from memory: {known} shown{reason if withheld else ''}"
-        yield from (f"  {clean(line, CANDIDATE)}" for line in told)
+    if stored.briefing is not None:
+        yield "memory, before each attempt:"
+        yield from (f"  {clean(line, CANDIDATE)}" for line in stored.briefing.lines)
     yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
     for override in loop.overrides:
         until = f", until {when(override.until)}" if override.until else ""
@@ -326,16 +317,25 @@ def log(
 ) -> int:
     """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
-    async def read(memory: Memory) -> list[Reasoning]:
+    async def read(memory: Memory) -> list[StoredLoop]:
         found = await memory.store.read(memory.scope, loops.newest, limit, loop)
         if loop and not found:
             raise NotFound("loop that begins with", loop, memory.store.url)
-        return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
+        return found
 
-    found = settings.ask(read)
+    stored = settings.ask(read)
+    told = {one.id: one.briefing for one in stored if one.briefing}
+    found = [made for one in stored for made in reasoning(one.loop, one.decisions)]
     then = following("why", found[-1 if loop else 0].loop) if found else ""
-    options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
-    return emit(found, DECISIONS, key="decisions", text=4, **options)
+    shown = dict(DECISIONS)
+    if told:
+        shown["memory"] = lambda one: told[one.loop].summary if one.loop in told else ""
+
+    def document(one: Reasoning) -> dict[str, Any]:
+        return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
+
+    options: Any = {"empty": "no decision yet", "then": then, "document": document}
+    return emit(found, shown, key="decisions", text=4, **options)
 
 
 def override(

@@ -48,7 +48,10 @@ EXAMPLES = "heedful._examples"
 
 @dataclass(frozen=True)
 class Row:
-    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it passed."""
+    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it passed.
+
+    `memory` says what memory told, "" without memory.
+    """
 
     id: str
     loop: str
@@ -61,13 +64,15 @@ class Row:
     seconds: float
     stopped_by: str
     candidate: Any
+    memory: str = ""
 
     def __str__(self) -> str:
         mark = "✓" if self.passed else "✗"
         how = "at once" if self.at_once else f"{self.attempts} attempts"
         why = f", stopped by {self.stopped_by}" if self.stopped_by else ""
         spent = f"calls: {self.calls}, {self.seconds:.1f} s"
-        return f"{mark} {clean(self.id, 60)}  {how}, {spent}{why}"
+        told = f", memory {self.memory}" if self.memory else ""
+        return f"{mark} {clean(self.id, 60)}  {how}, {spent}{told}{why}"
 
 
 @dataclass
@@ -188,7 +193,6 @@ async def _write_page(store: Store, scope: Scope, job: Job) -> Path:
     left = len(job.tasks) - len(names)
     title = f"{job.path.name}, without {left} tasks" if left else job.path.name
     report = runs.Report(title, job.name, stages, noun="task")
-    report = await runs.with_recalled(store, scope, report)
     texts = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
     stages = tuple(replace(one, name=texts[one.name]) for one in report.stages)
     return write_html(replace(report, stages=stages), REPORTS)
@@ -197,13 +201,15 @@ async def _write_page(store: Store, scope: Scope, job: Job) -> Path:
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
-    loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
+    options |= {"policy": task.policy or policy, "memory_key": task.key}
+    loop = Run[Any](task.task, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
     attempts, usage = len(result.loop.attempts), result.usage
     ends = (result.passed, result.passed and attempts == 1, attempts)
     spent = (usage.calls, usage.tokens, usage.seconds)
     rule = result.stopped_by[0].rule if result.stopped_by else ""
-    return Row(task.id, result.id, task.family, *ends, *spent, rule, result.candidate)
+    told = result.briefing.summary if result.briefing else ""
+    return Row(task.id, result.id, task.family, *ends, *spent, rule, result.candidate, told)
 
 
 def _report(job: Job, failure: errors.HeedfulError | None) -> int:
@@ -264,7 +270,7 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     first, name = job.tasks[0], job.given
     policy = first.policy or job.policy
     goals = [to_document(goal) for goal in first.goals or policy.goals]
-    head = Head(first.task, goals, policy_to(policy))
+    head = Head(first.task, goals, policy_to(policy), memory_key=first.key)
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
         if await store.read(scope, loops.newest, 1, f"{free}/"):
             continue

@@ -26,7 +26,7 @@ from heedful.cli.output import call, drive, fetched
 from heedful.errors import InvalidInput, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
-from heedful.models import open_embedder, open_model, weights
+from heedful.models import embedder_here, open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES, open_store, shown
 from heedful.store.store import Store
@@ -40,7 +40,6 @@ MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST_TIME = 3650 * SECONDS["d"]  # more than ten years is a typing error
-EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 NONE = "none"  # the name of no model
 ENOUGH = 0.8  # the share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks
 
@@ -343,8 +342,7 @@ def by_meaning(values: Settings) -> bool:
     """Return True if recall compares meanings; `auto` needs installed packages and weights."""
     if values.embedder != "auto":
         return values.embedder == "minilm"
-    there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
-    return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
+    return embedder_here(values.cache)
 
 
 # How many labelled pairs of answers each judge ranked right, and how many there were.

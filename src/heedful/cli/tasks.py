@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -18,10 +19,13 @@ from heedful.cli.settings import wrong
 from heedful.errors import LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
-from heedful.loop.record import Goal, check_goals
+from heedful.loop.record import Goal, check_goals, clean
+from heedful.loop.stop import check_names
+from heedful.redact import redact
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
+KEPT = 100  # characters of the names in a memory key
 
 
 class Shape(BaseModel):
@@ -49,7 +53,10 @@ Entry = tuple[int, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML file."""
+    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML file.
+
+    Tasks of one file with the same checks have the same memory key: `key`.
+    """
 
     id: str
     task: str
@@ -58,6 +65,7 @@ class Task:
     checks: tuple[Check, ...]
     policy: Policy | None
     line: int
+    key: str = ""
 
     @property
     def family(self) -> str:
@@ -89,7 +97,10 @@ def read_tasks(path: Path) -> list[Task]:
             chosen = None if given.policy is None else policy(given.policy)
         except UsageError as error:
             raise TaskFileError(str(path), line, str(error)) from error
-        task = Task(given.id, given.task, given.context, goals, checks, chosen, line)
+        said = json.dumps(given.checks, sort_keys=True, default=str)
+        names = f"{path.stem}: {', '.join(check_names(checks))}"
+        key = f"{clean(names, KEPT)} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
+        task = Task(given.id, given.task, given.context, goals, checks, chosen, line, redact(key))
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
             raise TaskFileError(str(path), line, f"{what}; give another")

@@ -249,7 +249,7 @@ class GuardedLoops:
         """Return the guarded loops of a store or of the store with this name."""
         if isinstance(store, GuardedLoops):
             return store
-        return cls(open_store(store) if isinstance(store, str) else store, **more)
+        return cls(store if isinstance(store, Store) else open_store(store), **more)
 
     @property
     def policy(self) -> decide.Policy:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, get_args
+from inspect import isfunction
+from typing import Any, Generic, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
@@ -23,7 +24,7 @@ from heedful.drive.generate import (
     revised,
 )
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import Briefing, Tell
+from heedful.lessons.ranking import FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
@@ -39,8 +40,8 @@ C = TypeVar("C")
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 
-    `briefing` says what memory told the loop before its first attempt, and what it withheld; it is
-    None without a memory, and for a loop that had already ended.
+    `briefing` says what memory told the loop before each attempt, what it withheld and why; it is
+    None without a memory.
     """
 
     id: str
@@ -87,7 +88,6 @@ def validate_arguments(
     checks: Sequence[Check],
     goals: Sequence[record.Goal | str],
     policy: decide.Policy | str,
-    labels: Mapping[str, str] | None = None,
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
     memory_key: str | None = None,
@@ -111,15 +111,14 @@ def validate_arguments(
     given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
     aims = tuple(given) or policy.goals
     record.check_goals(aims)
-    if labels is not None and not (
-        isinstance(labels, Mapping)
-        and all(isinstance(text, str) for pair in labels.items() for text in pair)
-    ):
-        raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
-    key, most = "" if memory_key is None else memory_key, journal.LONGEST_KEY
-    if not isinstance(key, str) or redact(key[:most]) != key or not key.isprintable():
+    most = journal.LONGEST_KEY
+    if memory_key and not (
+        isinstance(memory_key, str)
+        and memory_key.isprintable()
+        and redact(memory_key[:most]) == memory_key
+    ):
         allowed = f"None, or at most {most} printable characters without a secret"
         raise errors.InvalidInput("memory_key", memory_key, allowed)
     return policy, aims
@@ -162,7 +161,6 @@ class Run(Generic[C]):
     id: str = ""
     scope: Scope | None = None
     data: Any = None
-    labels: Mapping[str, str] | None = None
     timeout: float | None = None
     temperature: float = 0.0
     seed: int = 0
@@ -174,19 +172,19 @@ class Run(Generic[C]):
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_arguments(
-            *(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout),
+            *(self.id, self.checks, self.goals, self.policy, self.timeout),
             *(self.evaluate, self.memory_key),
         )
-        if self.tell not in get_args(Tell):
-            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(get_args(Tell))}")
-        if self.memory_key is None:
-            self.memory_key = journal.key_of(self.generate)
+        if self.tell not in FORMS:
+            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(FORMS)}")
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
+        if self.memory_key is None:
+            self.memory_key = "" if self.memory is None else self._default_key()
         self._pure = pure(self.checks, self.evaluate)
-        self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
+        judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
         self._journal = journal.Journal(self.store, scope, self.id, known)
         self._recorder = journal.LoopRecorder(
             self._journal.commit,
@@ -194,9 +192,9 @@ class Run(Generic[C]):
             journal.text_of(self.task),
             together=memory is not None
             and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
-            judged=bool(self.checks or self.evaluate),
+            judged=bool(judges),
             memory_key=self.memory_key,
-            checks=stop.check_names((*self.checks, *filter(None, [self.evaluate]))),
+            checks=stop.check_names(judges if memory else ()),
             tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
@@ -205,10 +203,23 @@ class Run(Generic[C]):
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
 
+    def _default_key(self) -> str:
+        """Return the memory key of the function, or for a model that of its checks' functions."""
+        if not isinstance(self._generate, Writer):
+            return journal.key_of(self._generate)
+        keys = [journal.key_of(check) if isfunction(check) else "" for check in self.checks]
+        lasting = all(key and "<locals>" not in key for key in keys)
+        return ", ".join(keys)[-journal.LONGEST_KEY :] if lasting else ""
+
     @property
     def loop(self) -> record.Loop:
         """The loop so far; it has no attempts before the first step."""
         return self._state.loop if self._state else record.Loop(self.id, self._goals)
+
+    @property
+    def briefing(self) -> Briefing | None:
+        """What memory tells the loop; None without a memory, and before the first step."""
+        return self._recorder.briefing
 
     async def step(self) -> decide.Verdict:
         """Make one attempt and return the verdict; a loop that has ended returns its last verdict.
@@ -225,8 +236,8 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
-                told = self._recorder.briefing
-                return Result(self.id, value, state.verdict, state.loop, self.policy, told)
+                known = state.verdict, state.loop, self.policy, self.briefing
+                return Result(self.id, value, *known)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -290,6 +301,7 @@ class Run(Generic[C]):
         head = Head(self.task, goals, policy, None, kind, self.stage, key)
         stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
+        self._recorder.briefing = stored.briefing if stored else None
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
@@ -356,7 +368,8 @@ class Run(Generic[C]):
         """Write `entry` to the journal, and update `stored` with it."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
-            self.stored = journal.after_commit(self.stored, entry, committed)
+            stored = journal.after_commit(self.stored, entry, committed)
+            self.stored = replace(stored, briefing=stored.briefing or self.briefing)
 
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
@@ -394,8 +407,9 @@ class Run(Generic[C]):
             evaluation,
             (answer.usage + evaluation.usage).lasting(time.perf_counter() - began),
             stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
-            self._labels,
-            isinstance(self._generate, Writer) and self.revise is None and at.temperature == 0,
+            greedy=isinstance(self._generate, Writer)
+            and self.revise is None
+            and at.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
         )
 
@@ -417,7 +431,7 @@ class Run(Generic[C]):
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        shown, warmer = self._recorder.shown, self.temperature + WARMER * state.loop.repeats
+        told, warmer = self.briefing, self.temperature + WARMER * state.loop.repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         return Context(
             self.task,
@@ -428,8 +442,8 @@ class Run(Generic[C]):
             self.data,
             max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
-            shown.examples,
-            shown.advice,
+            told.examples if told else (),
+            told.advice if told else (),
             self._began,
         )
 
@@ -469,7 +483,6 @@ async def run(
     id: str = "",
     scope: Scope | None = None,
     data: Any = None,
-    labels: Mapping[str, str] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
     temperature: float = 0.0,
     seed: int = 0,
@@ -486,7 +499,7 @@ async def run(
     earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
     nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
     `Context.data`.
-    `labels` are stored with each attempt. `timeout` limits one attempt, in seconds. The first
+    `timeout` limits one attempt, in seconds. The first
     attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
     next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
     default it is the module and the name of the function `generate`. `tell` says what memory adds

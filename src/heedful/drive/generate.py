@@ -104,7 +104,8 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 def whole_hint(at: Context) -> str:
     """Return what memory tells about the task and the feedback on the last attempt, as a text."""
-    return "\n\n".join(filter(None, (as_text(at.examples, at.seed, at.advice), at.hint)))
+    told = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
+    return "\n\n".join(filter(None, (told, at.hint)))
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
@@ -128,7 +129,11 @@ async def _produced(
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    answers = [answer_of(each) or Answer(each) for each in values]
+    plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
+    answers = [
+        Answer(each) if isinstance(each, plain) else answer_of(each) or Answer(each)
+        for each in values
+    ]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
+from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.codec import decision_from, from_document
@@ -53,6 +54,16 @@ def journalable(value: Any) -> Any:
             "data or a pydantic object, or run with store=None"
         )
     return value
+
+
+def check_json(**values: Any) -> None:
+    """Check that each of the named values can be stored. Raises InvalidInput."""
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            allowed = "text or JSON data; or run with store=None"
+            raise InvalidInput(name, value, allowed) from error
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -130,9 +141,8 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        self.store: Store | None = open_store(store) if isinstance(store, str) else store
-        if not isinstance(self.store, Store | None):
-            raise InvalidInput("store", store, "a path, :memory:, a Store or None")
+        held = store if isinstance(store, Store | None) else open_store(store)
+        self.store: Store | None = held
         self.durable: bool = self.store is not None
         self.known: bool = known
         self.scope: Scope = scope or Scope()
@@ -172,11 +182,7 @@ class Journal:
         stored = None
         if self.store is None:
             return None
-        try:
-            json.dumps(head.task)
-        except (TypeError, ValueError) as error:
-            allowed = "text or JSON data; or run with store=None"
-            raise InvalidInput("task", head.task, allowed) from error
+        check_json(task=head.task)
         if self.known:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
@@ -236,9 +242,9 @@ class LoopRecorder:
     exposures are written before the entry, because the prompt may have influenced the attempt, and
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
-    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `exposed` is True
-    if the exposures of `shown` are already stored. `briefing` is what `brief` recalled.
-    `memory_key`, the names of the `checks` and `tell` are as in `Memory.brief`.
+    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `briefing` is
+    what `brief` recalled, and `exposed` is True if it is already stored. `memory_key`, the names of
+    the `checks` and `tell` are as in `Memory.brief`.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -247,7 +253,6 @@ class LoopRecorder:
     together: bool
     judged: bool = True
     measured: bool = True
-    shown: Briefing = Briefing()
     briefing: Briefing | None = None
     exposed: bool = False
     memory_key: str = ""
@@ -266,14 +271,13 @@ class LoopRecorder:
         begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not begun)
         if ended:
-            await self._teach(memory, loop, *self._ending(memory, loop))
+            await self._teach(memory, loop, *self._ending(loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
         if self.memory is not None:
             how = self.memory_key, self.checks, self.tell
-            self.shown = await self.memory.brief(self.task, loop, begins, *how)
-            self.briefing = self.shown
+            self.briefing = await self.memory.brief(self.task, loop, begins, *how)
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
@@ -281,35 +285,37 @@ class LoopRecorder:
         memory = self.memory
         if memory is None:
             return await self.write(entry)
-        shown = () if self.exposed else self.shown.exposures
+        told = None if self.exposed else self.briefing
         ended = isinstance(entry.verdict, Done)
-        lessons, outcome = self._ending(memory, loop) if ended else ((), None)
+        lessons, outcome = self._ending(loop) if ended else ((), None)
         if self.together:
             most = memory.max_entries or 0
-            entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
-        elif shown:
-            await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
+            entry = replace(entry, briefing=told, reflections=lessons, outcome=outcome, most=most)
+        elif told is not None:
+            shown, entry = told.exposures, replace(entry, briefing=replace(told, exposures=()))
+            if shown:
+                await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
         committed = await self.write(entry)
         self.exposed = True
         if ended:
             await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed
 
-    def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
+    def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         lessons: Sequence[Reflection] = ()
-        if self.judged:
-            lessons = memory.lessons(loop, self.task, self.shown, self.tell != "rules")
+        told = self.briefing or Briefing()
+        # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
+        origin |= {"space": told.space, "vector": told.vector}
         if not self.measured:
-            lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        key = self.shown.memory_key
-        if loop.cancelled or not (self.shown.exposures or key):
-            return lessons, None
-        broken = {one.cause.rule for one in lessons if one.cause}
-        causes = [(choice.match, choice.match.cause) for choice in self.shown.choices]
-        again = {match.signature for match, cause in causes if cause and cause.rule in broken}
-        outcome = outcome_of(loop, key)
-        return lessons, replace(outcome, signatures=outcome.signatures | again)
+            origin |= {"trust": "model", "state": "candidate"}
+        if self.judged:
+            outputs = self.tell != "rules"
+            lessons = learn(loop, self.task, outputs, told.memory_key, self.checks)
+            lessons = [replace(lesson, **origin) for lesson in lessons]
+        broken = frozenset(one.cause.rule for one in lessons if one.cause)
+        return lessons, None if loop.cancelled else outcome_of(loop, told.memory_key, broken)
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None

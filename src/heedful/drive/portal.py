@@ -19,7 +19,7 @@ from heedful.drive.drive import Run
 from heedful.drive.generate import declared
 from heedful.drive.journal import key_of
 from heedful.errors import InvalidInput, NotPassed, UsageError, check_options
-from heedful.store import open_store
+from heedful.memory.memory import Memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def self_correcting(
     check_options("self_correcting", options, [*known, "on_exhausted"])
     Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
-        options["memory"] = open_store(":memory:")
+        options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         key = options.get("memory_key")

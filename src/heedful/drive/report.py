@@ -18,9 +18,9 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
-from heedful.models.contract import Answer, answer_of, usage_of
+from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import exposures, loops, open_store, runs
+from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 
@@ -49,15 +49,18 @@ class AttemptReport:
     vouched: bool = True
 
     def __post_init__(self) -> None:
-        answer = answer_of(self.output) or Answer(self.output, record.NOTHING)
-        spent = answer.usage if self.usage == record.NOTHING else usage_of(self.usage)
+        output, spent = self.output, self.usage
+        if not isinstance(output, str | dict | None) and (answer := answer_of(output)):
+            output = answer.text
+            spent = answer.usage if spent == record.NOTHING else spent
+        spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
         if spent is None:
             raise errors.InvalidInput("usage", self.usage, "a Usage, or the usage of an SDK")
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
         if not isinstance(self.checks, Sequence):
             raise errors.InvalidInput("checks", self.checks, "a list of checks")
-        object.__setattr__(self, "output", answer.text)
+        object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)
 
     @property
@@ -238,11 +241,7 @@ async def open_loop(
     Conflict if the loop exists with another task, context, goals, policy or memory key.
     """
     policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
-    for name, value in (("task", task), ("context", context)):
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise errors.InvalidInput(name, value, "text or JSON data") from error
+    journal.check_json(task=task, context=context)
     if not (isinstance(id, str) and 0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -250,19 +249,17 @@ async def open_loop(
         allowed = "made of shipped rules: no code of the host"
         raise errors.InvalidInput("policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
-    held, scope = (known.store, known.scope) if known else (store, scope or Scope())
-    held = open_store(held) if isinstance(held, str) else held
-    for what, one, kind in (("store", held, Store), ("scope", scope, Scope)):
-        if not isinstance(one, kind):
-            raise errors.InvalidInput(what, one, f"a {kind.__name__}")
+    held = known.store if known else store if isinstance(store, Store) else open_store(store)
+    scope = known.scope if known else scope or Scope()
+    if not isinstance(scope, Scope):
+        raise errors.InvalidInput("scope", scope, "a Scope")
     head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
     opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
     opened.memory, opened.checks = known, checks
     if known is not None:
         names, new = stop.check_names(checks), not opened.loop.attempts
         brief = await known.brief(journal.text_of(task), id, new, memory_key, names)
-        if brief.exposures:
-            await held.write(scope, exposures.remember, (), exposures=brief.exposures)
+        await held.write(scope, loops.brief, id, brief)
         opened.briefing = brief
     return opened
 
@@ -339,8 +336,8 @@ async def override(
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
-    opened = open_store(store) if isinstance(store, str) else store
-    return await journal.retry_on_conflict(opened, scope or Scope(), loop, lift)
+    held = store if isinstance(store, Store) else open_store(store)
+    return await journal.retry_on_conflict(held, scope or Scope(), loop, lift)
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
@@ -403,8 +400,8 @@ async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
-    past, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    brief = Briefing(past, memory_key=snapshot.stored.head.memory_key)
+    task = journal.text_of(snapshot.stored.head.task)
+    brief = Briefing(snapshot.stored.head.memory_key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
@@ -413,7 +410,5 @@ async def _commit(
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    recorder = journal.LoopRecorder(
-        snapshot.commit, memory, task, together=True, measured=measured, shown=brief, exposed=True
-    )
-    await recorder.commit(entry, loop)
+    known: Any = {"together": True, "measured": measured, "briefing": brief, "exposed": True}
+    await journal.LoopRecorder(snapshot.commit, memory, task, **known).commit(entry, loop)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import exp2, sqrt
-from typing import Literal
+from typing import Any, Literal, cast, get_args
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
@@ -61,9 +62,12 @@ POOLED = 0.25
 PART = 2**20  # how many numbers are compared at a time
 # What a prompt may hold: rules (lessons without an accepted output), worked examples, or both.
 Tell = Literal["both", "rules", "examples"]
+FORMS: tuple[str, ...] = get_args(Tell)
 RULE = "a rule drawn from an earlier run"
 BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
+CHANCE = "left out at random, to measure whether it helps"
+FULL = "others come first, or it does not fit into the prompt"
 _WORD = re.compile(r"\w+")
 
 
@@ -216,21 +220,22 @@ def choose_for_loop(
     tell: Tell = "both",
     checks: Sequence[str] = (),
     before: frozenset[int] | None = None,
-) -> tuple[list[Match], list[Choice]]:
-    """Return what a loop is told before its task, and what came close but is not told.
+) -> tuple[list[Match], list[tuple[Match, str]]]:
+    """Return what a loop is told before its task, and every other candidate with the reason.
 
     Rules that loops of its memory key broke come first, in the order of `found`; then worked
     examples and lessons for similar tasks, and the nearest strategy. `tell` leaves out one of the
     two forms. A lesson from a check without an accepted output is told as a rule only, because
     advice for one function is wrong for another. Lessons of the kind "reflection" are never told:
     they say what went wrong elsewhere. The limits are those of `choose`. `before` are the examples
-    that a resumed loop was told: it is told them again.
+    that a resumed loop was told: it is told them again. The other candidates are sorted: first
+    rules, then lessons by their likeness.
     """
     if before is not None:
         found = [match for match in found if match.id in before]
     rules: list[Match] = []
     alike: list[Match] = []
-    missed: list[Choice] = []
+    missed: list[tuple[Match, str]] = []
     for match in keep_important(_with_overlap(task, found)):
         cause, form = match.cause, "examples" if match.example.accepted else "rules"
         if tell not in ("both", form):
@@ -238,7 +243,7 @@ def choose_for_loop(
         if cause is None:
             alike += [match] if form == "examples" or match.kind != "check" else []
         elif before is None and (why := cause.rests(checks, match.verified)):
-            missed.append(Choice(match, "missed", why))
+            missed.append((match, why))
         else:
             rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
@@ -249,13 +254,11 @@ def choose_for_loop(
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
     known = {match.id for match in chosen}
-    why = "other rules come first, or it does not fit into the prompt"
-    missed += [Choice(one, "missed", why) for one in rules if one.id not in known]
-    others = [match for match in alike if match.kind not in PRODUCTS]
-    if others and all(match.cause or match.kind in PRODUCTS for match in chosen):
-        closest = max(others, key=lambda one: _likeness(one)[1] / _likeness(one)[2])
-        missed.append(Choice(closest, "missed", "closest"))
-    return chosen, missed
+    missed += [(match, FULL) for match in rules if match.id not in known]
+    known |= {match.id for match in rules}
+    others = [match for match in alike if match.id not in known and match.kind != "reflection"]
+    others.sort(key=lambda match: _likeness(match)[2] / max(_likeness(match)[1], 1e-9))
+    return chosen, missed + [(match, FULL if _nearness(match) else "") for match in others]
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
@@ -321,66 +324,116 @@ def _contents(match: Match) -> tuple[str, ...]:
     return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
 
 
+Outcomes = Literal["told", "withheld", "missed", "closest"]
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A lesson that memory considered for a loop: told, withheld by the coin, or missed.
 
-    `why` says why the lesson was missed.
+    The closest is the nearest miss. `lesson` is its id, and `leg` says how memory found it: by its
+    cause, by likeness of the tasks, or as a strategy. `score` is the number of loops that broke the
+    rule, or the likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
+    needs. `text` has the words of what was told or withheld.
     """
 
-    match: Match
-    outcome: Literal["told", "withheld", "missed"]
-    why: str = ""
+    outcome: Outcomes
+    lesson: int
+    form: Literal["rule", "example"]
+    leg: Literal["cause", "likeness", "strategy"]
+    score: float
+    why: str
+    text: str = ""
+
+    @classmethod
+    def of(cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True) -> Choice:
+        """Return the choice about a lesson; `words` says whether it has the lesson's text."""
+        measure, score, least = _likeness(match)
+        measured, leg = f"{measure} {score:.2f} of {least:.2f} needed", "likeness"
+        if match.cause is not None:
+            score, leg = match.cause.loops, "cause"
+            measured = f"broken in {_loops(match.cause.loops)}"
+        return cls(
+            outcome,
+            match.reflection,
+            "example" if match.example.accepted else "rule",
+            cast("Any", "strategy" if match.kind == "strategy" else leg),
+            round(score, 4),
+            ", ".join(filter(None, (measured, why))),
+            clean(sanitize(match.lesson), 200) if words else "",
+        )
 
     @property
-    def leg(self) -> Literal["cause", "likeness", "strategy"]:
-        """How memory found the lesson: by its cause, by likeness of the tasks, or as a strategy."""
-        if self.match.cause:
-            return "cause"
-        return "strategy" if self.match.kind == "strategy" else "likeness"
-
-    @property
-    def score(self) -> float:
-        """The number of loops that broke the rule, or the likeness of the tasks, 0..1."""
-        return self.match.cause.loops if self.match.cause else _likeness(self.match)[1]
+    def name(self) -> str:
+        """The lesson and its reason, without its words."""
+        return f"lesson {self.lesson}, {self.form} by {self.leg}, {self.why}"
 
     def __str__(self) -> str:
-        measure, value, least = _likeness(self.match)
-        reason = f"{measure} {value:.2f} of {least:.2f} needed"
-        if self.match.cause:
-            reason = f"broken in {_loops(self.match.cause.loops)}"
-        chance = "at random, to measure whether it helps" if self.outcome == "withheld" else ""
-        reasons = ", ".join(filter(None, (self.why, chance, reason)))
-        text = clean(sanitize(self.match.lesson), 200)
-        return f"{self.outcome} lesson {self.match.reflection} by {self.leg}: {text} ({reasons})"
+        text = f": {self.text}" if self.text else ""
+        return f"{self.outcome}: {self.name}{text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory tells one loop.
+    """What memory tells one loop, before its first attempt and again before each retry.
 
-    `exposures` record which lessons the loop is shown and which are withheld. `vector` is the
-    embedding of the task; `space` names the embedder. `memory_key` is the key of the loop, and
-    `waiting` counts the texts that wait in quarantine, at most 100. `choices` say of each lesson
-    that memory considered whether the loop is told it, and why; what is told comes best first.
-    `checks` are the names of the loop's checks.
+    `choices` say of each lesson that memory considered whether the loop is told it, and why; what
+    is told comes best first. `memory_key` is the key of the loop, `space` names the embedder, and
+    `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four with
+    the loop.
+
+    `exposures` record which lessons the loop is shown and which are withheld, `chosen` has both.
+    `vector` is the embedding of the task.
     """
 
-    exposures: tuple[Exposure, ...] = ()
-    space: str = ""
-    vector: Sequence[float] | None = None
     memory_key: str = ""
+    space: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
-    checks: tuple[str, ...] = ()
+    exposures: tuple[Exposure, ...] = field(default=(), compare=False)
+    chosen: tuple[Match, ...] = field(default=(), compare=False)
+    vector: Sequence[float] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Briefing:
+        """Return the briefing that `plain` describes."""
+        choices = tuple(Choice(**one) for one in plain["choices"])
+        return cls(plain["memory_key"], plain["space"], plain["waiting"], choices)
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data: the fields that a store keeps."""
+        kept = {name: getattr(self, name) for name in ("memory_key", "space", "waiting")}
+        return {**kept, "choices": [asdict(choice) for choice in self.choices]}
+
+    @property
+    def silence(self) -> str:
+        """Why memory tells the loop nothing; "" if it tells something."""
+        if any(choice.outcome == "told" for choice in self.choices):
+            return ""
+        rules = any(choice.leg == "cause" for choice in self.choices)
+        reasons = [] if rules else [f"no rule was broken under the key {self.memory_key!r}"]
+        if not self.memory_key:
+            reasons = ["the loop has no memory key: give one to a lambda, a session or a model"]
+        reasons += [] if self.choices else ["no lesson is about a similar task"]
+        reasons += [] if self.space else ["no embedder: tasks are compared by words"]
+        lessons = f"{self.waiting} lesson{'s wait' if self.waiting > 1 else ' waits'}"
+        return "; ".join([*reasons, *[f"{lessons} in quarantine"] * bool(self.waiting)])
+
+    @property
+    def summary(self) -> str:
+        """How many lessons were told and withheld, in a few words."""
+        counts = Counter(choice.outcome for choice in self.choices)
+        withheld = f", withheld {counts['withheld']}" if counts["withheld"] else ""
+        return f"told {counts['told'] or 'nothing'}{withheld}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A line for each choice, after a line with the reason if nothing is told."""
+        silence = [f"silent: {self.silence}"] if self.silence else []
+        return (*silence, *map(str, self.choices))
 
     def __str__(self) -> str:
-        why = "" if self.memory_key else ": the loop has no memory key"
-        if self.memory_key and all(choice.leg != "cause" for choice in self.choices):
-            why = f": no rule was broken under the key {self.memory_key!r}"
-        waits = f"; {self.waiting} waiting in quarantine" if self.waiting else ""
-        silent = [] if self.found else [f"told nothing{why}{waits}"]
-        return "\n".join([*silent, *map(str, self.choices)])
+        return "\n".join(self.lines)
 
     @property
     def shown(self) -> tuple[int, ...]:
@@ -390,7 +443,8 @@ class Briefing:
     @property
     def found(self) -> tuple[Match, ...]:
         """The examples and lessons that the loop is told."""
-        return tuple(choice.match for choice in self.choices if choice.outcome == "told")
+        shown = self.shown
+        return tuple(match for match in self.chosen if match.id in shown)
 
     @property
     def examples(self) -> tuple[Message, ...]:
@@ -448,7 +502,7 @@ def draw_exposures(
     return tuple(exposures)
 
 
-def outcome_of(loop: Loop, memory_key: str = "") -> Outcome:
+def outcome_of(loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()) -> Outcome:
     """Return the outcome of a loop; its signatures are those that lessons about its errors have."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
@@ -456,4 +510,4 @@ def outcome_of(loop: Loop, memory_key: str = "") -> Outcome:
     digests = frozenset(signature(*error).digest for error in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
     passed = first is not None and first.passes(loop.goals)
-    return Outcome(loop.id, passed, loop.usage.calls, digests, memory_key)
+    return Outcome(loop.id, passed, loop.usage.calls, digests, memory_key, rules)

@@ -22,15 +22,15 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Reflection, Remembered, Scope, Signature, Trust
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
-from heedful.loop.record import LARGEST, Loop, check_integer, check_number, check_share
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.transfer import Transfers
+from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import episodes as episode_store
@@ -135,7 +135,7 @@ class Memory(Transfers):
         check_integer("quota", quota)
         if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
             raise InvalidInput("embedder", embedder, EMBEDDER)
-        self.store: Store = open_store(store) if isinstance(store, str) else store
+        self.store: Store = store if isinstance(store, Store) else open_store(store)
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
         self.holdout = holdout
@@ -145,8 +145,13 @@ class Memory(Transfers):
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
-        """Return `memory` itself, or a Memory in this store; a string is the name of a store."""
-        return memory if isinstance(memory, Memory) else cls(memory, scope)
+        """Return `memory` itself, or a Memory in this store.
+
+        A string is the name of a store; its memory uses the embedder that is installed, if any.
+        """
+        if isinstance(memory, Memory):
+            return memory
+        return cls(memory, scope, installed_embedder() if isinstance(memory, str) else None)
 
     async def remember(
         self,
@@ -347,6 +352,7 @@ class Memory(Transfers):
         memory_key: str = "",
         checks: Sequence[str] = (),
         tell: ranking.Tell = "both",
+        every: bool = False,
     ) -> Briefing:
         """Return what to show a loop before its task, and what is withheld from it at random.
 
@@ -355,14 +361,15 @@ class Memory(Transfers):
         `begins`. Rules of the `memory_key`, by default that of the stored loop, are shown only to
         loops with a check that may find their mistake: `checks` are names, and without names all
         rules are shown. `tell` is "rules" (lessons without an accepted output), "examples" (with
-        one) or "both".
+        one) or "both". The choices are what is told or withheld, rules that rest, and the nearest
+        miss if no lesson is told for a similar task; with `every`, they are all candidates.
         """
         space, vector = await self._embed(task)
         find = partial(search.search, text=task, space=space, vector=vector, limit=LEG)
         read = exposure_store.brief
         found, past = await self.store.read(self.scope, read, loop, memory_key, find)
         before = frozenset(id for one in past.exposures for id in one.examples)
-        chosen, missed = ranking.choose_for_loop(
+        chosen, others = ranking.choose_for_loop(
             task, found, time.time(), tell, checks, before if past.exposures else None
         )
         share = self.holdout if past.ended >= ranking.FIRST else 0.0
@@ -370,23 +377,18 @@ class Memory(Transfers):
         exposures = past.exposures or (
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
-        ids = {id for exposure in exposures for id in exposure.examples}
-        choices = [Choice(one, "told" if one.id in ids else "withheld") for one in chosen]
-        choices = [*(choices if exposures else ()), *missed]
-        known = past.memory_key, past.waiting, tuple(choices), tuple(checks)
-        return Briefing(tuple(exposures), space, vector, *known)
-
-    def lessons(
-        self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
-    ) -> tuple[Reflection, ...]:
-        """Return what a finished loop teaches (see `learn`), derived from the lessons it was shown.
-
-        So if a source is revoked, lessons that were learnt with its text in the prompt go, too.
-        """
-        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
-        origin |= {"space": briefing.space, "vector": briefing.vector}
-        found = learn(loop, task, outputs, briefing.memory_key, briefing.checks)
-        return tuple(replace(lesson, **origin) for lesson in found)
+        shown = {id for exposure in exposures for id in exposure.examples}
+        fates: dict[bool, Any] = {True: ("told",), False: ("withheld", ranking.CHANCE)}
+        choices = [Choice.of(one, *fates[one.id in shown]) for one in chosen if exposures]
+        near = any(choice.leg == "likeness" for choice in choices)
+        for one, why in others:
+            if every or one.cause:
+                choices.append(Choice.of(one, "missed", why, every))
+            elif not near:
+                choices.append(Choice.of(one, "closest", why, words=False))
+                break  # they are sorted
+        known = past.memory_key, space, past.waiting, tuple(choices)
+        return Briefing(*known, tuple(exposures), tuple(chosen), vector)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from heedful.errors import UnknownName
@@ -66,3 +68,17 @@ def open_embedder(
     from heedful.models.embedder import MiniLM
 
     return MiniLM(cache=cache, progress=progress)
+
+
+def embedder_here(cache: Path | None = None) -> bool:
+    """Return True if the packages and the weights of the embedder are installed."""
+    from heedful.models import weights
+
+    there = all(weights.find(name).cached(cache).is_file() for name in weights.EMBEDDER)
+    return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
+
+
+@cache
+def installed_embedder() -> Embedder | None:
+    """Return the embedder of this process if it is installed, or else None."""
+    return open_embedder() if embedder_here() else None

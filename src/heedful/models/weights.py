@@ -85,6 +85,9 @@ class State:
     sha256: str = ""
 
 
+EMBEDDER = ("minilm-int8", "minilm-tokenizer")
+
+
 def default_cache() -> Path:
     """Return the default cache folder, `.cache/heedful` in the home folder."""
     return Path.home() / ".cache" / "heedful"

@@ -41,14 +41,6 @@ SIGNS: Mapping[str, str] = {
     "not_run": "–",
 }
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
-STANDING: Mapping[str, str] = {
-    "halted": "Halted at",
-    "open": "Interrupted at",
-    "continued": "Went on degraded after",
-    "best": "Went on degraded after",
-    "stopped": "Did not pass",
-    "not_run": "Did not run",
-}
 # Limits of an attempt on a page: its checks, the lines of its output, characters of its feedback.
 CHECKS = 20
 LINES = 40
@@ -185,7 +177,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (cost, counted, details, failures, happened, standing, verdict, worked)
+    facts = (cost, counted, details, failures, happened, verdict, worked)
     environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
     environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
     environment.filters |= {"clean": clean, "cut": cut, "line": _line, "fence": _fence, "iso": iso}
@@ -265,16 +257,6 @@ def verdict(report: Report) -> str:
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
-
-
-def standing(report: Report) -> dict[str, list[int]]:
-    """Map each remark, such as "Did not run", to the indices of the stages it is about."""
-    groups: dict[str, list[int]] = {}
-    for place, stage in enumerate(report.stages):
-        unjudged = stage.action == "passed" and stage.status == "not_validated"
-        if words := "Judged by no check" if unjudged else STANDING.get(stage.action):
-            groups.setdefault(words, []).append(place)
-    return groups
 
 
 def happened(stage: StageReport) -> str:

@@ -144,7 +144,7 @@ class Pipeline:
         self.rerun: bool = rerun
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
-        self.store: Store | None = open_store(store) if isinstance(store, str) else store
+        self.store: Store | None = store if isinstance(store, Store | None) else open_store(store)
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()
@@ -192,7 +192,7 @@ class Pipeline:
             key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
             stage = Stage(**{**key, "name": name, "function": function})
             policy, goals = validate_arguments(
-                *("", stage.checks, stage.goals, stage.policy, None, stage.timeout),
+                *("", stage.checks, stage.goals, stage.policy, stage.timeout),
                 *(stage.evaluate, stage.memory_key),
             )
             self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
@@ -346,9 +346,6 @@ class PipelineRun:
             report = replace(report, ended=past[-1].decided)
         else:
             await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
-        if pipeline.memory is not None:
-            held = pipeline.memory
-            report = await runs.with_recalled(held.store, held.scope, report)
         report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
@@ -513,6 +510,8 @@ class StageRunner:
         how = last.overall_status.replace("_", " ") if last.checks else "done, nothing checked"
         took = f"{last.execution_time_ms / 1000:.2f} s"
         say(f"{self._place}: {SIGNS[last.overall_status]} attempt {last.attempt} {how} in {took}")
+        for line in report.briefing.lines if report.briefing and last.attempt == 1 else ():
+            say(f"      memory {line}")
         for check in last.checks:
             if check.status != "passed":
                 say(f"      {SIGNS[check.status]} {check.check_name}: {check.message}")

@@ -85,8 +85,8 @@ def answer(report: Report, question: str = "") -> RunAnswer:
         understood = f"why {listed} was retried"
     for stage in stages:
         facts.append(Fact(describe_stage(report, stage), report.run, stage.name))
-        for line in stage.recalled:
-            told = f"memory told it before its first attempt: {clean(line, LONGEST)}"
+        for line in stage.briefing.lines if stage.briefing else ():
+            told = f"memory, before each attempt: {clean(line, LONGEST)}"
             facts.append(Fact(told, report.run, stage.name))
         facts += _story(stage)
     return RunAnswer(question, understood, tuple(facts), missing)

@@ -244,7 +244,7 @@ class StageState:
         """Call the function on the state before the stage; return the effect as JSON data."""
         at = context()
         self.undo()
-        said = at.hint or as_text((), at.seed, at.advice)
+        said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
         tell(self.state, self.stage.name, said)
         named = {"feedback": said or None} if self._takes_feedback else {}
         value = self.stage.function(self.state, **named)

@@ -293,6 +293,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def outcome(self, one: records.Outcome) -> None:
         """Report how a loop with recalled lessons ended; only the first report of a loop counts."""
         body = {**asdict(one), "signatures": sorted(one.signatures)}
+        del body["rules"]
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:

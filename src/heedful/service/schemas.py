@@ -253,6 +253,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "made": made,
         "decisions": decided,
         "overrides": list(map(asdict, loop.overrides)),
+        "briefing": stored.briefing and stored.briefing.plain(),
         "verdict": loop_verdict(decide.latest_verdict(decisions), loop),
     }
 
@@ -390,14 +391,14 @@ class LessonQuery(Body):
 class RecallAnswer:
     """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged.
 
-    `exposure` has the `loop`, the number of lessons `shown` to it, and the number `withheld` from
-    it at random; it is null without a loop.
+    For a loop, `briefing` says what memory told it, what it withheld or missed, and why.
     """
 
     items: list[RecallItem]
     messages: list[Message]
     text: str
     exposure: Document | None
+    briefing: Document | None
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]

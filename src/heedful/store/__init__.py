@@ -24,8 +24,8 @@ def open_store(url: str) -> Store:
     time. A SQLite file is created at its first use. A PostgreSQL database needs `heedful migrate`
     first. Raises UnknownName, InvalidInput, PackageMissing.
     """
-    if not url.strip():
-        raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
+    if not isinstance(url, str) or not url.strip():
+        raise InvalidInput("store", url, "a path such as heedful.db, :memory:, or a Store")
     if url.startswith(POSTGRES):
         needs_psycopg()
         make, key = import_module("heedful.store.postgres").in_database, url

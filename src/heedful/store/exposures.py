@@ -64,7 +64,13 @@ def expose(
             values = {**_key(scope, str(one.lesson)), **told, "among": len(exposures), "at": at}
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
     if outcome is not None:
-        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+        broken = set(outcome.signatures)
+        for rule in outcome.rules:  # its lesson may have been learnt from other words
+            known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
+            broken |= {row["signature"] for row in db.select("signature", "cause", known)}
+        fields = ("loop", "right_at_once", "calls", "memory_key")
+        values = {name: getattr(outcome, name) for name in fields}
+        values["signatures"] = json.dumps(sorted(broken))
         new = db.one("insert_outcome", scope, **values, now=now) is not None
         if new:
             db.run("count_outcome", {**key_of(scope), **values})
@@ -103,16 +109,6 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     columns = "kind || '/' || signature as lesson, exposure.*"
     rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
     return [from_row(Exposure, row) for row in rows]
-
-
-def told(db: Db, scope: Scope, loops: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return, for each loop, a line for each lesson that memory told it or withheld from it."""
-    every = [db.all("read_told", scope, loop=loop) for loop in loops]
-    held = {True: "", False: ", withheld to measure whether it helps"}
-    return [
-        tuple(f"lesson {row['id']}{held[bool(row['shown'])]}: {row['text']}" for row in rows)
-        for rows in every
-    ]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:

@@ -357,6 +357,7 @@ def clear(db: Db, scope: Scope) -> int:
     """Delete the lessons of the scope with all their data except rulings; return their number."""
     gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
     db.run("clear_lineage", {"scope": token(scope)})
+    db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})
     return gone[0]
 
@@ -600,6 +601,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     lessons = 0
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
         values |= {"reflection": reflection, "n": seen[reflection]}
+        db.run("forget_briefings", values)
         db.run("unsee", values)
         lesson = db.run("read_voice", values).fetchone()
         if not lesson["spoken_for"]:  # its words were deleted: take those of another example

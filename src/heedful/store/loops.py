@@ -19,6 +19,7 @@ from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide
 from heedful.loop.decide import Done, Policy, State, Verdict
 from heedful.loop.explain import Explanation, explain
@@ -92,7 +93,8 @@ def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
 
 
 def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
-    teaches = entry.reflections or entry.exposures or entry.outcome is not None
+    told = entry.briefing is not None and entry.briefing.exposures
+    teaches = entry.reflections or told or entry.outcome is not None
     return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
 
 
@@ -123,7 +125,6 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
         stored,
         row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
         echoes(db, scope, id, window) if counted else {},
-        tuple(exposures.shown_to(db, scope, id)),
     )
 
 
@@ -187,12 +188,20 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
         db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
     decision = _decision(db, n, now, entry, entry.verdict) if entry.verdict is not None else None
-    if entry.exposures or entry.outcome is not None:
-        exposures.expose(db, scope, entry.exposures, entry.outcome, now)
+    if entry.briefing is not None:
+        brief(db, scope, entry.id, entry.briefing)
+    if entry.outcome is not None:
+        exposures.expose(db, scope, (), entry.outcome, now)
     if entry.reflections:
         answers = lessons.upsert(db, scope, entry.reflections, now)
         lessons.evict(db, scope, answers, entry.most)
     return Committed(now, attempt, decision)
+
+
+def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
+    """Record what memory tells the loop with this id, stored or not, unless it is recorded."""
+    exposures.expose(db, scope, briefing.exposures, None, time.time())
+    db.run("brief_loop", {**_key(scope, id), "briefing": dump(briefing.plain())})
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
@@ -408,6 +417,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         row["epoch"],
         row["created"],
         row["updated"],
+        Briefing.of(json.loads(row["briefing"])) if row["briefing"] else None,
     )
 
 

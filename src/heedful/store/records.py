@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.lesson import Exposure, Outcome, Reflection
+from heedful.lessons.lesson import Outcome, Reflection
+from heedful.lessons.ranking import Briefing
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
@@ -57,7 +58,7 @@ class StoredLoop:
     `values` are the candidates of the attempts, in order. `decisions` are all decisions, oldest
     first. `journal` maps keys to the results of finished steps of the current attempt. Each process
     that claims the loop increases `epoch`; a process with a lower epoch can no longer write. Times
-    are seconds since 1970.
+    are seconds since 1970. `briefing` is what a memory told the loop, None if no memory was asked.
     """
 
     id: str
@@ -69,6 +70,7 @@ class StoredLoop:
     epoch: int
     created: float
     updated: float
+    briefing: Briefing | None = None
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -83,8 +85,9 @@ class JournalEntry:
     Set `head` for a loop that may be new. A `verdict` that continues because of overrides uses up
     one decision of each of them. `standing` says how close the loop was to its limits at the
     decision. `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
-    without a driver, `seen` is the `updated` of the loop as it was read. The fields `reflections`,
-    `exposures`, `outcome` and `most` are as in `exposures.remember`.
+    without a driver, `seen` is the `updated` of the loop as it was read. The `briefing` and its
+    exposures are written once for each loop. The fields `reflections`, `outcome` and `most` are as
+    in `exposures.remember`.
     """
 
     id: str
@@ -101,7 +104,7 @@ class JournalEntry:
     cancelled: str = ""
     override: Override | None = None
     reflections: Sequence[Reflection] = ()
-    exposures: Sequence[Exposure] = ()
+    briefing: Briefing | None = None
     outcome: Outcome | None = None
     most: int = 0
 
@@ -130,7 +133,6 @@ class LoopState:
     stored: StoredLoop
     driver: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
-    exposures: tuple[Exposure, ...] = ()
 
 
 EpisodeState = Literal["waiting", "reflected", "failed"]

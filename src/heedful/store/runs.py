@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import Briefing
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
-from heedful.store import exposures, loops
+from heedful.store import loops
 from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
 
@@ -110,9 +111,8 @@ class StageReport:
 
     `kept` is the number of the attempt whose output the run used. `action` says how the stage
     ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
-    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run. `recalled`
-    has a line for each lesson that memory told the stage before its first attempt, or withheld from
-    it.
+    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run. `briefing`
+    says what memory told the stage.
     """
 
     name: str
@@ -120,7 +120,7 @@ class StageReport:
     action: Action
     attempts: tuple[StageAttempt, ...] = ()
     kept: int | None = None
-    recalled: tuple[str, ...] = ()
+    briefing: Briefing | None = None
 
     @property
     def degraded(self) -> bool:
@@ -136,7 +136,8 @@ class StageReport:
         """Return the report as JSON data."""
         attempts = [{**one.plain(), "output": one.output} for one in self.attempts]
         plain = {name: getattr(self, name) for name in ("name", "status", "action", "kept")}
-        return {**plain, "recalled": list(self.recalled), "attempts": attempts}
+        told = self.briefing and self.briefing.plain()
+        return {**plain, "briefing": told, "attempts": attempts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,21 +259,23 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
         attempts = tuple(
             one if one.checks else replace(one, overall_status="passed") for one in attempts
         )
+    told = stored.briefing
     if not isinstance(last, Done):
-        return StageReport(name, "open", "open", attempts)
+        return StageReport(name, "open", "open", attempts, None, told)
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
-        return StageReport(name, status, "passed", attempts, len(attempts))
+        return StageReport(name, status, "passed", attempts, len(attempts), told)
     if attempts and status == "not_validated":  # nothing failed, but not everything could be judged
         action: Action = "halted" if stage.on_unvalidated == "halt" else "continued"
         if all(one.status != "not_validated" for one in attempts[-1].checks):
             action = "passed"  # no check raised an error: the stage has no checks
-        return StageReport(name, status, action, attempts, len(attempts))
+        return StageReport(name, status, action, attempts, len(attempts), told)
     if stored.head.stage is None:
-        return StageReport(name, "failed", "stopped", attempts, last.best)
+        return StageReport(name, "failed", "stopped", attempts, last.best, told)
     kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
-    return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
+    action = how.get(stage.on_exhausted, "continued")
+    return StageReport(name, "failed", action, attempts, kept, told)
 
 
 def stage_attempt(
@@ -390,16 +393,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     )
     last = stored.decisions[-1] if stored.decisions else None
     ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
-    report = Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
-    return await with_recalled(store, scope, report)
-
-
-async def with_recalled(store: Store, scope: Scope, report: Report) -> Report:
-    """Return the report with what the memory in `store` told each stage."""
-    names = [loop_of(report.run, stage.name) for stage in report.stages]
-    told = await store.read(scope, exposures.told, names)
-    pairs = zip(report.stages, told, strict=True)
-    return replace(report, stages=tuple(replace(one, recalled=lines) for one, lines in pairs))
+    return Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
 
 
 async def stages_of(

@@ -25,7 +25,7 @@ from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
 from heedful.service.wire import LARGEST_ID, Page
-from heedful.store import episodes, exposures, patterns, records
+from heedful.store import episodes, exposures, loops, patterns, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
@@ -39,7 +39,7 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
     """Recall examples and lessons for a task; with a `loop`, record exposures (needs `write`)."""
-    memory, exposure = caller.memory, None
+    memory, exposure, told = caller.memory, None, None
     turns, worded = body.form == "messages", body.form == "text"
     if body.loop is None:
         found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
@@ -52,15 +52,16 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
             raise InvalidInput(unusable[0], value, "left out if a loop is given")
         tell: ranking.Tell = "examples" if turns else "both"
         briefing = await memory.brief(body.task, body.loop, tell=tell)
-        if briefing.exposures:  # recorded before the prompt that may cause an outcome
-            await caller.write(exposures.remember, (), exposures=briefing.exposures)
+        # Recorded before the prompt that may cause an outcome.
+        await caller.write(loops.brief, body.loop, briefing)
+        told = briefing.plain()
         shown = sum(exposure.shown for exposure in briefing.exposures)
         withheld = len(briefing.exposures) - shown
         exposure = {"loop": body.loop, "shown": shown, "withheld": withheld}
         found, messages = list(briefing.found), briefing.examples if turns else ()
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-    return schemas.RecallAnswer(found, list(messages), text, exposure)
+    return schemas.RecallAnswer(found, list(messages), text, exposure, told)
 
 
 @router.post("/outcomes")

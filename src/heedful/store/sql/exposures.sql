@@ -29,13 +29,6 @@ where tenant = :tenant and project = :project and memory_key = :memory_key
     where x.tenant = :tenant and x.project = :project and x.loop = :loop
       and x.kind = cause.kind and x.signature = cause.signature and x.shown));
 
--- name: read_told
-select x.shown, r.id, r.text from exposure x
-join reflection r on r.tenant = x.tenant and r.project = x.project
-  and r.kind = x.kind and r.signature = x.signature
-where x.tenant = :tenant and x.project = :project and x.loop = :loop
-order by r.id;
-
 -- name: read_evidence
 with restored as materialized (
   select subject, max(at) as at from ruling

@@ -240,6 +240,13 @@ delete from example where id in (select atom from json_each(:ids)) returning ref
 -- name: delete_origins
 delete from origin where example in (select atom from json_each(:ids));
 
+-- name: forget_briefings
+-- They have the words of the lesson.
+update loop set briefing = '' where tenant = :tenant and project = :project and id in (
+  select x.loop from exposure x
+  join reflection r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
+  where r.id = :reflection);
+
 -- name: unsee
 update reflection
 set seen = max(1, seen - :n),

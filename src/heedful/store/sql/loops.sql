@@ -9,15 +9,18 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch an
 returning n;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
+select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops
-select n, id, kind, run, stage, memory_key, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
+
+-- name: brief_loop
+update loop set briefing = :briefing where tenant = :tenant and project = :project and id = :id and briefing = '';
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)

@@ -13,6 +13,7 @@ create table loop (
   run text not null default '',
   stage text not null default '',
   memory_key text not null default '',
+  briefing text not null default '',
   settings text not null default 'null',
   task text not null,
   goals text not null,
