@@ -69,13 +69,12 @@ class Report:
         if held := {one.entry for one in made.stored.values() if one.entry}:
             self.waiting.setdefault(db, set()).update(held)
         for mistake in made.mistakes:
-            for error in mistake.errors:
-                mark = signature("", error).digest
-                one = self.failures.setdefault((db, mark), Failure(error))
-                one.actions += mistake.steps
-                one.mended = one.mended or "\n".join(mistake.mends)
-                if known := made.stored.get(mark):  # counts the sessions that were ever read
-                    one.sessions, one.lesson, one.state = known.seen, known.id, known.state
+            mark = signature("", mistake.error).digest
+            one = self.failures.setdefault((db, mark), Failure(mistake.error))
+            one.actions += mistake.steps
+            one.mended = one.mended or "\n".join(mistake.mends)
+            if known := made.stored.get(mark):  # counts the sessions that were ever read
+                one.sessions, one.lesson, one.state = known.seen, known.id, known.state
 
 
 SHOWN = columns(

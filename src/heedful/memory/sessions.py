@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import Step, command_of
+from heedful.lessons.action import QUOTED, Step, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
@@ -30,11 +30,11 @@ from heedful.traces.signals import error_lines
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
 REPLACED = ("old_string", "old_str")
+CONTENT = (*WRITTEN, *REPLACED, "edits")
 PATHS = ("file_path", "path", "notebook_path", "filename")
 # Calls after a failed call that may be its other form, and vain tries that a lesson names.
 AHEAD = 20
 VAIN = 3
-SAME_FILE = 0.5  # the least likeness of two calls about one file
 LINES = 5  # errors of one failed call
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
@@ -51,20 +51,27 @@ _NAME = re.compile(r"[\w@-][\w@./-]*\w")
 _BROKEN = re.compile(r"^(?:--- FAIL|FAIL(?:ED)?\b|Traceback \(|panic: )", re.MULTILINE)
 _REDIRECTED = re.compile(r"\s*\d?>>?\s*(?:&\d|/dev/null)")
 _PATCH = "*** Begin Patch"
+# In an edit as text: the names of its files, and the lines with which it adds and removes.
+_EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
+_SIGNED = re.compile(r"^\+(.*)", re.MULTILINE), re.compile(r"^-(.*)", re.MULTILINE)
+# What stands before a message: who says it.
+_LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An action of a session that failed, and what put it right.
+    """An error in a session, and what put it right.
 
-    `call` is the action in words, and `errors` are the lines that name its errors. `vain` are the
-    actions that were tried without effect. `mends` are the edits, or the other call, that put it
-    right, whole; empty if nothing did. `steps` is how many actions it took. `work` is true if edits
-    put it right: such a failure is often part of the work. `end` is the position of the last event.
+    `call` is the action that failed, in words, and `error` the line that names the error. The first
+    error of a call has the `others`. `vain` are the actions that were tried without effect. `mends`
+    are the edits, or the other call, that put it right, whole; empty if nothing did. `steps` is how
+    many actions it took. `work` is true if edits put it right: such a failure is often part of the
+    work. `end` is the position of the last event.
     """
 
     call: str
-    errors: tuple[str, ...]
+    error: str
+    others: tuple[str, ...]
     vain: tuple[str, ...]
     mends: tuple[str, ...]
     steps: int
@@ -73,18 +80,20 @@ class Mistake:
 
     @property
     def weight(self) -> float:
-        """The importance of its lessons until it comes back."""
+        """The importance of its lesson until it comes back."""
         return WORK if self.work or not self.mends else KNOWN
 
     @property
     def text(self) -> str:
         """The mistake as a lesson."""
-        said = [f"{self.call} failed with {', '.join(f'“{each}”' for each in self.errors)}."]
+        said = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.mends:
-            said.append("What put it right:" if self.work else "What worked instead:")
-        return "\n".join((*said, *self.mends))
+            said += "What put it right:", *self.mends
+        if self.others:
+            said.append(f"It failed also with {', '.join(f'“{one}”' for one in self.others)}.")
+        return "\n".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +161,24 @@ class _Session:
         # Where a format marks failures, a text that only begins like an error is none.
         marked = any(event.error for event in self.events if event.type == "tool_response")
         self.failed = [n for n in self.steps if self._failed(n, marked)]
-        self.good = frozenset(n for n in self.steps if not trace.call_failed(run, n))
-        self.edits = {n: t for n in self.steps if n in self.good and (t := edit_of(self.events[n]))}
-        self.keys = {n: self._key(n) for n in self.steps}
-        self.files = {n: _text(trace.given_to(self.events[n]), PATHS) for n in self.steps}
+        self.good = [n for n in self.steps if not trace.call_failed(run, n)]
+        self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
+        self.calls = {n: essence(command_of(trace.given_to(self.events[n]))) for n in self.steps}
+        self.texts = {n: call_text(self.events[n]) for n in self.steps}
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
-        self.actions = steps_of(run, errors={n: next(self._errors(n)) for n in self.failed})
+        self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
         sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources_at, or_))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
-        # That a call worked after others had failed is a measured outcome.
+        # That a call worked after others had failed is a measured outcome: its text replaces one
+        # without a mend.
         told: list[tuple[str, str, frozenset[str], Trust, float]] = [
-            (error, each.text, known[each.end], "measured" if each.mends else "model", each.weight)
-            for each in self.mistakes
-            for error in each.errors
+            (one.error, one.text, known[one.end], "measured" if one.mends else "model", one.weight)
+            for one in self.mistakes
         ]
         told += ((one, one, frozenset({"user"}), "operator", KNOWN) for one in self.corrections)
         made: dict[str, Reflection] = {}
@@ -195,73 +204,97 @@ class _Session:
         told = not marked or failure(event) or _BROKEN.search(event.content)
         return bool(told) and trace.call_failed(self.run, at)
 
-    def _key(self, at: int) -> tuple[str, str]:
-        """Return what makes two calls the same: a command without what only shows its output."""
-        event = self.events[at]
-        command = essence(command_of(trace.given_to(event)))
-        return event.tool, command or trace.canonical_arguments(event)
+    def _errors(self, at: int) -> list[str]:
+        """Return the lines that name the errors of a failed step."""
+        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
+        # An exit status names no error.
+        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
+        return [redact(line) for line in lines[:LINES]]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
         for at in self.failed:
-            marks = {signature("", each).digest: each for each in self._errors(at)}
-            new = tuple(each for mark, each in marks.items() if mark not in known)
-            known |= marks.keys()
-            if new:
-                yield self._mistake(at, new)
+            errors = self._errors(at)
+            for error in errors:
+                if (mark := signature("", error).digest) not in known:
+                    known.add(mark)
+                    yield self._mistake(at, error, errors)
 
-    def _errors(self, at: int) -> Iterator[str]:
-        """Yield the lines that name the errors of a failed step."""
-        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
-        # An exit status names no error.
-        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
-        yield from islice(map(redact, lines), LINES)
-
-    def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
-        call, keys = call_text(self.events[at]), self.keys
-        later = (n for n in self.steps if n > at and n in self.good)
-        until = next((n for n in later if keys[n] == keys[at]), at)
-        mends = [text for n, text in self.edits.items() if at < n < until]
-        work = bool(mends)
-        if work and (passed := call_text(self.events[until])) != call:
-            mends.append(f"then {passed} passed")
-        if not work:
-            until, mends = self._other(at, until)
-        again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
-        vain = dict.fromkeys(text for n in again if (text := call_text(self.events[n])) != call)
+    def _mistake(self, at: int, error: str, errors: Sequence[str]) -> Mistake:
+        again = (n for n in self.good if n > at and self._passes(n, at, errors))
+        until, mends = next(again, at), list[str]()
+        edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
+        told = edits or self._step_before(at, until, error)
+        if told:
+            mends = [self.edits.get(n) or self.texts[n] for n in told]
+            if not edits or self.texts[until] != self.texts[at]:
+                mends.append(f"then {self.texts[until]} passed")
+        else:
+            told = self._other_form(at, error)
+            until, mends = max(told, default=at), [self.texts[n] for n in told]
+        tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
+        vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         return Mistake(
-            redact(call),
-            errors,
-            tuple(map(redact, list(vain)[-VAIN:])),
+            redact(self.texts[at]),
+            error,
+            tuple(errors[1:]) if error == errors[0] else (),
+            tuple(map(redact, vain[-VAIN:])),
             tuple(map(redact, mends)),
             sum(at < n <= until for n in self.steps),
-            work,
+            bool(edits),
             self.run.result[until] or until,
         )
 
-    def _other(self, at: int, until: int) -> tuple[int, list[str]]:
-        """Return the step that is another form of a failed one, or `until`, and what worked."""
+    def _passes(self, n: int, at: int, errors: Sequence[str]) -> bool:
+        """Return True if a step is the last part of the failed command, or the same call, again."""
+        one, two = (self.calls[each].rpartition(" && ")[2] for each in (n, at))
+        events = self.events[n], self.events[at]
+        same = one == two and (one or len(set(map(trace.canonical_arguments, events))) == 1)
+        said = self.events[self.run.result[n] or n].content
+        return bool(same) and not any(error in said for error in errors)
+
+    def _concerns(self, edit: int, error: str) -> bool:
+        """Return True if an edit changes a file that the error names, or a word that it quotes."""
+        text = self.edits[edit]
+        new, old = (set(re.findall(r"\w+", "\n".join(sign.findall(text)))) for sign in _SIGNED)
+        files = (name.rpartition("/")[2] for name in _EDITED.findall(text))
+        return any(name in error for name in files) or not _quoted(error).isdisjoint(new ^ old)
+
+    def _step_before(self, at: int, until: int, error: str) -> list[int]:
+        """Return the step right before the same call passed, if the error names it.
+
+        A command often only looks at what the error names, so the error has to quote the name.
+        """
+        between = [n for n in self.steps if at < n < until]
+        if not between or between[-1] not in self.good or not self.edits.keys().isdisjoint(between):
+            return []
+        last = between[-1]
+        named = _quoted(error) if self.calls[last] else {*_words(error)}
+        new = {*_words(self.texts[last])} - {*_words(self.texts[at])}
+        return [] if new.isdisjoint(named) else [last]
+
+    def _other_form(self, at: int, error: str) -> list[int]:
+        """Return the first call that worked in another form, and the one most like the failed one.
+
+        They differ in a word that all errors of this signature have. No edit stands before them,
+        and the failed call never works as it is: its form was wrong.
+        """
+        failed, call = self.events[at], self.calls[at]
+        as_it_is = call and any(self.calls[n] == call for n in self.good if n > at)
+        if as_it_is or edit_of(failed):
+            return []
+        named = {*_words(_LABEL.sub("", signature("", error).pattern))}
+        edit = min((n for n in self.edits if n > at), default=len(self.events))
         near = [n for n in self.steps if n > at][:AHEAD]
-        near = [n for n in near if n in self.good]
-        alike = {n: self._likeness(at, n) for n in near if self.keys[n] != self.keys[at]}
-        alike = {n: share for n, share in alike.items() if share}
-        until = max(alike, key=lambda n: alike[n], default=until)
-        # The first call that worked, and the one that is most like the failed one; and what was
-        # done with the same file before.
-        best = {next(iter(alike)), until} if alike else set()
-        first = [n for n in near if n < until and self._same_file(at, n)]
-        told = sorted({*first[-VAIN:], *best})
-        return until, [self.edits.get(n) or call_text(self.events[n]) for n in told]
+        alike = {n: self._likeness(at, n) for n in near if n < edit and n in self.good}
+        fit = [n for n in alike if alike[n] and _changed(failed, self.events[n]) & named]
+        return sorted({fit[0], max(fit, key=alike.__getitem__)}) if fit else []
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
         one, two = self.events[at], self.events[other]
-        if one.tool != two.tool or one.agent != two.agent:
-            return 0.0
-        return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
-
-    def _same_file(self, at: int, other: int) -> bool:
-        return self.files[at] is not None and self.files[at] == self.files[other]
+        same = one.tool == two.tool and one.agent == two.agent
+        return trace.likeness(self.run, at, other) if same else 0.0
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -290,10 +323,45 @@ def essence(command: str) -> str:
 
 
 def call_text(event: Event) -> str:
-    """Return a call in words, whole: the tool, and its command or its arguments."""
+    """Return a call in words: the tool, and its command or its arguments without a file's text."""
     given = trace.given_to(event)
-    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
+    text = json.dumps(_naming(given), ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{event.tool} `{command_of(given) or text}`"
+
+
+def _naming(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Return the arguments that are not the text of a file."""
+    held = given if isinstance(given, Mapping) else {}
+    return {name: value for name, value in held.items() if name not in CONTENT}
+
+
+def _changed(old: Event, new: Event) -> set[str]:
+    """Return the words in which two calls differ, each with the words beside it.
+
+    The name of an argument that differs is such a word, unless it is that of a file or a command.
+    """
+    found = set[str]()
+    was, now = (_named(trace.given_to(event)) for event in (old, new))
+    for name in was.keys() | now.keys():
+        pairs = [{*pairwise(["", *_words(each.get(name, "")), ""])} for each in (was, now)]
+        if was.get(name) != now.get(name):
+            found |= {*_words(name), *chain.from_iterable(pairs[0] ^ pairs[1])}
+    return found
+
+
+def _named(given: Mapping[str, Any] | str) -> dict[str, str]:
+    if command := command_of(given):
+        return {"": essence(command)}
+    return {"" if name in PATHS else name: str(value) for name, value in _naming(given).items()}
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z0-9]+", text.lower()) if len(word) > 1]
+
+
+def _quoted(error: str) -> set[str]:
+    """Return the words that an error quotes."""
+    return {*re.findall(r"\w+", " ".join(chain.from_iterable(QUOTED.findall(error))))}
 
 
 def edit_of(event: Event) -> str:
