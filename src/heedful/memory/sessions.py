@@ -47,8 +47,6 @@ _FORBIDDEN = re.compile(
 )
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
-# An output of tests that failed, or a traceback, in what is marked as a success: of `… | tail`.
-_BROKEN = re.compile(r"^(?:--- FAIL|FAIL(?:ED)?\b|Traceback \(|panic: )", re.MULTILINE)
 _REDIRECTED = re.compile(r"\s*\d?>>?\s*(?:&\d|/dev/null)")
 _PATCH = "*** Begin Patch"
 # In an edit as text: the names of its files, and the lines with which it adds and removes.
@@ -158,10 +156,12 @@ class _Session:
         self.run = run = trace.course(self.episode)
         self.events = run.events
         self.steps = [n for n, role in enumerate(run.roles) if role == "act" and run.result[n]]
+        results = {n: self.events[run.result[n] or n] for n in self.steps}
         # Where a format marks failures, a text that only begins like an error is none.
-        marked = any(event.error for event in self.events if event.type == "tool_response")
-        self.failed = [n for n in self.steps if self._failed(n, marked)]
-        self.good = [n for n in self.steps if not trace.call_failed(run, n)]
+        marked = any(event.error for event in results.values())
+        bad = {n: event for n, event in results.items() if trace.call_failed(run, n)}
+        self.failed = [n for n, event in bad.items() if not marked or failure(event)]
+        self.good = [n for n in self.steps if n not in bad]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
         self.calls = {n: essence(command_of(trace.given_to(self.events[n]))) for n in self.steps}
         self.texts = {n: call_text(self.events[n]) for n in self.steps}
@@ -198,11 +198,6 @@ class _Session:
                 sources=tuple(sorted(sources)),
             )
         return list(made.values())
-
-    def _failed(self, at: int, marked: bool) -> bool:
-        event = self.events[self.run.result[at] or at]
-        told = not marked or failure(event) or _BROKEN.search(event.content)
-        return bool(told) and trace.call_failed(self.run, at)
 
     def _errors(self, at: int) -> list[str]:
         """Return the lines that name the errors of a failed step."""
@@ -292,9 +287,10 @@ class _Session:
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
-        one, two = self.events[at], self.events[other]
-        same = one.tool == two.tool and one.agent == two.agent
-        return trace.likeness(self.run, at, other) if same else 0.0
+        events = self.events[at], self.events[other]
+        texts = (self.texts[n].partition(" ")[2] for n in (at, other))
+        same = len({(event.tool, event.agent) for event in events}) == 1
+        return trace.likeness(*texts) if same else 0.0
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
