@@ -354,8 +354,8 @@ def look_here() -> None:
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
-    embedder = embedder_of(values, progress)
-    return Memory(store, scope_of(values), embedder, values.holdout, trust=values.trust)
+    bounds: Any = {"max_entries": values.max_entries, "trust": values.trust}
+    return Memory(store, scope_of(values), embedder_of(values, progress), values.holdout, **bounds)
 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
