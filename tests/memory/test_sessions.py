@@ -41,7 +41,6 @@ FAILED = step("Bash", "npm test", MISSING, failed=True)
 OTHER = step("Bash", "pnpm test", "12 passed")
 BROKEN = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True)
 PASSED = step("Bash", "pytest -q", "1 passed")
-UNREAD = "File has not been read yet. Read it first before writing to it."
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
 
@@ -66,11 +65,6 @@ def memory(store):
              step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
              step("Bash", "make all", "ok")],
             ["make: no rule for 'al'"], ["Bash `make all`"], 1, False,
-        ),
-        (
-            [(*edit("a", LONG)[:1], replace(edit("a", "b")[1], content="", error=UNREAD)),
-             step("Read", {"file_path": "a.py"}, "a"), edit("a", LONG)],
-            [UNREAD], ["Read `{\"file_path\":\"a.py\"}`", "then Edit "], 0, False,
         ),
         (
             [step("Bash", "mise run lint", "[lint] ERROR task failed", failed=True),

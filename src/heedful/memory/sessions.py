@@ -47,11 +47,12 @@ _FORBIDDEN = re.compile(
 )
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
-_REDIRECTED = re.compile(r"\s*\d?>>?\s*(?:&\d|/dev/null)")
 _PATCH = "*** Begin Patch"
 # In an edit as text: the names of its files, and the lines with which it adds and removes.
 _EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
 _SIGNED = re.compile(r"^\+(.*)", re.MULTILINE), re.compile(r"^-(.*)", re.MULTILINE)
+_PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
+_NAMED = re.compile(r"\w+")
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 
@@ -163,7 +164,6 @@ class _Session:
         self.failed = [n for n, event in bad.items() if not marked or failure(event)]
         self.good = [n for n in self.steps if n not in bad]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
-        self.calls = {n: essence(command_of(trace.given_to(self.events[n]))) for n in self.steps}
         self.texts = {n: call_text(self.events[n]) for n in self.steps}
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
@@ -216,17 +216,14 @@ class _Session:
                     yield self._mistake(at, error, errors)
 
     def _mistake(self, at: int, error: str, errors: Sequence[str]) -> Mistake:
-        again = (n for n in self.good if n > at and self._passes(n, at, errors))
-        until, mends = next(again, at), list[str]()
+        until = next((n for n in self.good if n > at and self._passes(n, at, errors)), at)
         edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
-        told = edits or self._step_before(at, until, error)
-        if told:
-            mends = [self.edits.get(n) or self.texts[n] for n in told]
-            if not edits or self.texts[until] != self.texts[at]:
-                mends.append(f"then {self.texts[until]} passed")
-        else:
-            told = self._other_form(at, error)
-            until, mends = max(told, default=at), [self.texts[n] for n in told]
+        mends = [self.edits[n] for n in edits]
+        if not edits:
+            other = self._other_form(at, error)
+            until, mends = max(other, default=at), [self.texts[n] for n in other]
+        elif self.texts[until] != self.texts[at]:
+            mends.append(f"then {self.texts[until]} passed")
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         return Mistake(
@@ -241,49 +238,36 @@ class _Session:
         )
 
     def _passes(self, n: int, at: int, errors: Sequence[str]) -> bool:
-        """Return True if a step is the last part of the failed command, or the same call, again."""
-        one, two = (self.calls[each].rpartition(" && ")[2] for each in (n, at))
-        events = self.events[n], self.events[at]
-        same = one == two and (one or len(set(map(trace.canonical_arguments, events))) == 1)
+        """Return True if a step has the last part of the failed command, and none of its errors."""
+        one, two = (re.split("`|&& ", self.texts[each])[-2] for each in (n, at))
         said = self.events[self.run.result[n] or n].content
-        return bool(same) and not any(error in said for error in errors)
+        return one == two and not any(error in said for error in errors)
 
     def _concerns(self, edit: int, error: str) -> bool:
         """Return True if an edit changes a file that the error names, or a word that it quotes."""
         text = self.edits[edit]
-        new, old = (set(re.findall(r"\w+", "\n".join(sign.findall(text)))) for sign in _SIGNED)
+        new, old = (set(_NAMED.findall("\n".join(sign.findall(text)))) for sign in _SIGNED)
+        quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
         files = (name.rpartition("/")[2] for name in _EDITED.findall(text))
-        return any(name in error for name in files) or not _quoted(error).isdisjoint(new ^ old)
-
-    def _step_before(self, at: int, until: int, error: str) -> list[int]:
-        """Return the step right before the same call passed, if the error names it.
-
-        A command often only looks at what the error names, so the error has to quote the name.
-        """
-        between = [n for n in self.steps if at < n < until]
-        if not between or between[-1] not in self.good or not self.edits.keys().isdisjoint(between):
-            return []
-        last = between[-1]
-        named = _quoted(error) if self.calls[last] else {*_words(error)}
-        new = {*_words(self.texts[last])} - {*_words(self.texts[at])}
-        return [] if new.isdisjoint(named) else [last]
+        return any(name in error for name in files) or not (new ^ old).isdisjoint(quoted)
 
     def _other_form(self, at: int, error: str) -> list[int]:
         """Return the first call that worked in another form, and the one most like the failed one.
 
-        They differ in a word that all errors of this signature have. No edit stands before them,
-        and the failed call never works as it is: its form was wrong.
+        They differ in a word that all errors of this signature have, and no edit stands before.
         """
-        failed, call = self.events[at], self.calls[at]
-        as_it_is = call and any(self.calls[n] == call for n in self.good if n > at)
-        if as_it_is or edit_of(failed):
-            return []
         named = {*_words(_LABEL.sub("", signature("", error).pattern))}
         edit = min((n for n in self.edits if n > at), default=len(self.events))
         near = [n for n in self.steps if n > at][:AHEAD]
         alike = {n: self._likeness(at, n) for n in near if n < edit and n in self.good}
-        fit = [n for n in alike if alike[n] and _changed(failed, self.events[n]) & named]
+        fit = [n for n in alike if alike[n] and named & self._changed(at, n)]
         return sorted({fit[0], max(fit, key=alike.__getitem__)}) if fit else []
+
+    def _changed(self, at: int, other: int) -> set[str]:
+        """Return the words in which two calls differ, each with the words beside it."""
+        texts = (_PATH.sub("", self.texts[n]) for n in (at, other))
+        pairs = ({*pairwise(["", *_words(text), ""])} for text in texts)
+        return {*chain.from_iterable(next(pairs) ^ next(pairs))}
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
@@ -307,57 +291,17 @@ class _Session:
                 did = set()
 
 
-def essence(command: str) -> str:
-    """Return a command without redirections and without the pipe that shows its output.
-
-    >>> essence("cd app && go test ./... 2>&1 | tail -20")
-    'cd app && go test ./...'
-    """
-    bare = _REDIRECTED.sub("", command).strip()
-    head, pipe, _ = bare.partition(" | ")
-    return head.strip() if pipe and programs(head) else bare
-
-
 def call_text(event: Event) -> str:
     """Return a call in words: the tool, and its command or its arguments without a file's text."""
     given = trace.given_to(event)
-    text = json.dumps(_naming(given), ensure_ascii=False, separators=(",", ":"), default=str)
-    return f"{event.tool} `{command_of(given) or text}`"
-
-
-def _naming(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return the arguments that are not the text of a file."""
     held = given if isinstance(given, Mapping) else {}
-    return {name: value for name, value in held.items() if name not in CONTENT}
-
-
-def _changed(old: Event, new: Event) -> set[str]:
-    """Return the words in which two calls differ, each with the words beside it.
-
-    The name of an argument that differs is such a word, unless it is that of a file or a command.
-    """
-    found = set[str]()
-    was, now = (_named(trace.given_to(event)) for event in (old, new))
-    for name in was.keys() | now.keys():
-        pairs = [{*pairwise(["", *_words(each.get(name, "")), ""])} for each in (was, now)]
-        if was.get(name) != now.get(name):
-            found |= {*_words(name), *chain.from_iterable(pairs[0] ^ pairs[1])}
-    return found
-
-
-def _named(given: Mapping[str, Any] | str) -> dict[str, str]:
-    if command := command_of(given):
-        return {"": essence(command)}
-    return {"" if name in PATHS else name: str(value) for name, value in _naming(given).items()}
+    named = {name: value for name, value in held.items() if name not in CONTENT}
+    text = json.dumps(named, ensure_ascii=False, separators=(",", ":"), default=str)
+    return f"{event.tool} `{command_of(given) or text}`"
 
 
 def _words(text: str) -> list[str]:
     return [word for word in re.findall(r"[a-z0-9]+", text.lower()) if len(word) > 1]
-
-
-def _quoted(error: str) -> set[str]:
-    """Return the words that an error quotes."""
-    return {*re.findall(r"\w+", " ".join(chain.from_iterable(QUOTED.findall(error))))}
 
 
 def edit_of(event: Event) -> str:
