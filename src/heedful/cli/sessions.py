@@ -45,21 +45,10 @@ OTHERS: dict[str, Trust] = {"user": "external", "tool": "tool"}
 
 
 @dataclass
-class Failure:
-    """A failure: in how many sessions it came back, its cost in actions, and its mend."""
-
-    error: str
-    sessions: int = 0
-    actions: int = 0
-    mended: str = ""
-    lesson: int = 0
-    state: str = ""
-
-
-@dataclass
 class Report:
     """What was read: files, sessions, those known before, problems, and the failures.
 
+    A failure has the number of sessions in which it came back, its cost in actions, and its mend.
     `waiting` has the texts that wait in quarantine, by database, and `unasked` the databases whose
     user has not said yet whether the sessions are his own.
     """
@@ -72,7 +61,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, list[int]] = field(default_factory=dict)
     unasked: list[str] = field(default_factory=list)
-    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def add(self, db: str, made: Learned) -> None:
         """Add what a session taught the memory `db`."""
@@ -84,17 +73,18 @@ class Report:
             self.waiting[db] = sorted({*held})
         for mistake in made.mistakes:
             mark = signature("", mistake.error).digest
-            one = self.failures.setdefault((db, mark), Failure(mistake.error))
-            one.actions += mistake.steps
-            one.mended = one.mended or "\n".join(mistake.mends)
+            row: dict[str, Any] = {"error": mistake.error, "mended": "", "state": "", "lesson": 0}
+            row = self.failures.setdefault((db, mark), {**row, "sessions": 0, "actions": 0})
+            row["actions"] += mistake.steps
+            row["mended"] = row["mended"] or "\n".join(mistake.mends)
             if known := made.stored.get(mark):  # counts the sessions that were ever read
-                one.sessions, one.lesson, one.state = known.seen, known.id, known.state
+                row |= {"sessions": known.seen, "lesson": known.id, "state": known.state}
 
 
 SHOWN = columns(
     "failure mended_by state sessions actions lesson",
     failure="error",
-    mended_by=lambda one: clean(one.mended, 160) or "nothing yet",
+    mended_by=lambda one: clean(one["mended"], 160) or "nothing yet",
 )
 
 
@@ -194,8 +184,8 @@ async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> No
 
 
 def _answer(report: Report, asked: Collection[str]) -> int:
-    ranked = sorted(report.failures.values(), key=lambda one: (-one.sessions, -one.actions))
-    again = sum(one.sessions > 1 for one in ranked)
+    ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
+    again = sum(one["sessions"] > 1 for one in ranked)
     words = f"{counted(report.sessions, 'session')} of {counted(report.files, 'file')}"
     words += f", {report.known} known before: {counted(len(ranked), 'failure')}, {again} came back"
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]

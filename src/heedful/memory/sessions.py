@@ -6,15 +6,15 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import QUOTED, Step, command_of
-from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
+from heedful.lessons.action import QUOTED, command_of
+from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
 from heedful.memory import draft as drafts
@@ -22,9 +22,9 @@ from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of
 from heedful.redact import redact
 from heedful.store import episodes
-from heedful.store.store import Db, Store
+from heedful.store.store import Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Ended, Episode, Event, failure
+from heedful.traces.episode import Episode, Event, failure
 from heedful.traces.signals import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
@@ -48,9 +48,9 @@ _FORBIDDEN = re.compile(
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
 _PATCH = "*** Begin Patch"
-# In an edit as text: the names of its files, and the lines with which it adds and removes.
+# In an edit as text: the names of its files, and the lines that it adds and removes.
 _EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
-_SIGNED = re.compile(r"^\+(.*)", re.MULTILINE), re.compile(r"^-(.*)", re.MULTILINE)
+_CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
 _NAMED = re.compile(r"\w+")
 # What stands before a message: who says it.
@@ -76,11 +76,6 @@ class Mistake:
     steps: int
     work: bool
     end: int
-
-    @property
-    def weight(self) -> float:
-        """The importance of its lesson until it comes back."""
-        return WORK if self.work or not self.mends else KNOWN
 
     @property
     def text(self) -> str:
@@ -126,27 +121,11 @@ async def learn_session(
         return Learned(again=True)
     made = await asyncio.to_thread(_Session, episode)
     lessons = made.lessons(await kept.stated_trust())
-    head = digest, episode.id, episode.session, episode.outcome
-    stored = await write_lessons(kept, lessons, _record, head, made.actions)
+    head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
+    work = episodes.record_session
+    stored = await write_lessons(kept, lessons, work, digest, head, made.actions)
     marks = (one.signature.digest for one in lessons)
     return Learned(made.mistakes, made.corrections, dict(zip(marks, stored, strict=False)))
-
-
-def _record(
-    db: Db,
-    scope: Scope,
-    head: tuple[str, str, str, Ended],
-    steps: Sequence[Step],
-    made: Sequence[Reflection],
-    **limits: Any,
-) -> list[Remembered]:
-    """Write the lessons and the actions of a session."""
-    stored = episodes.record_session(db, scope, *head, made, **limits)
-    ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
-    if ids:
-        about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
-        episodes.record_steps(db, scope, made[0].source, about)
-    return stored
 
 
 class _Session:
@@ -174,29 +153,24 @@ class _Session:
         sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources_at, or_))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
-        # That a call worked after others had failed is a measured outcome: its text replaces one
-        # without a mend.
-        told: list[tuple[str, str, frozenset[str], Trust, float]] = [
-            (one.error, one.text, known[one.end], "measured" if one.mends else "model", one.weight)
-            for one in self.mistakes
-        ]
-        told += ((one, one, frozenset({"user"}), "operator", KNOWN) for one in self.corrections)
         made: dict[str, Reflection] = {}
-        for error, text, sources, own, weight in told:
+
+        def teach(error: str, text: str, sources: Set[str], own: Trust, weight: float) -> None:
             mark = signature("", error)
             trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
-            made[mark.digest] = made.get(mark.digest) or Reflection(
-                "reflection",
-                mark,
-                "",
-                text,
-                error,
-                state=initial_state(trust),
-                trust=trust,
-                importance=weight,
-                source=f"episode:{session}"[:200],
-                sources=tuple(sorted(sources)),
-            )
+            about: Any = {"trust": trust, "state": initial_state(trust), "importance": weight}
+            about |= {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}
+            one = Reflection("reflection", mark, "", text, error, **about)
+            made.setdefault(mark.digest, one)
+
+        for one in self.mistakes:
+            # That a call worked after others had failed is a measured outcome: its text replaces
+            # one without a mend.
+            own: Trust = "measured" if one.mends else "model"
+            weight = KNOWN if one.mends and not one.work else WORK
+            teach(one.error, one.text, known[one.end], own, weight)
+        for said in self.corrections:
+            teach(said, said, {"user"}, "operator", KNOWN)
         return list(made.values())
 
     def _errors(self, at: int) -> list[str]:
@@ -246,22 +220,22 @@ class _Session:
     def _concerns(self, edit: int, error: str) -> bool:
         """Return True if an edit changes a file that the error names, or a word that it quotes."""
         text = self.edits[edit]
-        new, old = (set(_NAMED.findall("\n".join(sign.findall(text)))) for sign in _SIGNED)
-        quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
         files = (name.rpartition("/")[2] for name in _EDITED.findall(text))
-        return any(name in error for name in files) or not (new ^ old).isdisjoint(quoted)
+        changed = _NAMED.findall("\n".join(_CHANGED.findall(text)))
+        quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
+        return any(name in error for name in files) or not {*changed}.isdisjoint(quoted)
 
     def _other_form(self, at: int, error: str) -> list[int]:
-        """Return the first call that worked in another form, and the one most like the failed one.
+        """Return the call that worked in another form, the one most like the failed one.
 
-        They differ in a word that all errors of this signature have, and no edit stands before.
+        It differs in a word that all errors of this signature have, and no edit stands before it.
         """
         named = {*_words(_LABEL.sub("", signature("", error).pattern))}
         edit = min((n for n in self.edits if n > at), default=len(self.events))
         near = [n for n in self.steps if n > at][:AHEAD]
-        alike = {n: self._likeness(at, n) for n in near if n < edit and n in self.good}
-        fit = [n for n in alike if alike[n] and named & self._changed(at, n)]
-        return sorted({fit[0], max(fit, key=alike.__getitem__)}) if fit else []
+        fit = [n for n in near if n < edit and n in self.good and named & self._changed(at, n)]
+        best = max(fit, key=lambda n: self._likeness(at, n), default=at)
+        return [best] if self._likeness(at, best) and best != at else []
 
     def _changed(self, at: int, other: int) -> set[str]:
         """Return the words in which two calls differ, each with the words beside it."""
