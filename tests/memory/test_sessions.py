@@ -150,3 +150,11 @@ async def test_only_an_episode_is_learnt():
     given: Any = "text"
     with pytest.raises(InvalidInput):
         await heedful.learn_session(given, memory=":memory:")
+
+
+async def test_a_rejected_text_is_not_learnt_again(store):
+    memory = heedful.Memory(store)
+    [held] = (await heedful.learn_session(session(FAILED, OTHER), memory=memory)).stored.values()
+    await memory.quarantine.reject([held.entry], by="ann")
+    again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
+    assert [one.state for one in again.stored.values()] != ["quarantined"]

@@ -194,8 +194,8 @@ class _Session:
         edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
         mends = [self.edits[n] for n in edits]
         if not edits:
-            other = self._other_form(at, error)
-            until, mends = max(other, default=at), [self.texts[n] for n in other]
+            until = self._other_form(at, error)
+            mends = [self.texts[until]] if until != at else []
         elif self.texts[until] != self.texts[at]:
             mends.append(f"then {self.texts[until]} passed")
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
@@ -225,8 +225,8 @@ class _Session:
         quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
         return any(name in error for name in files) or not {*changed}.isdisjoint(quoted)
 
-    def _other_form(self, at: int, error: str) -> list[int]:
-        """Return the call that worked in another form, the one most like the failed one.
+    def _other_form(self, at: int, error: str) -> int:
+        """Return the call that worked in another form, most like the failed one; else `at`.
 
         It differs in a word that all errors of this signature have, and no edit stands before it.
         """
@@ -234,8 +234,8 @@ class _Session:
         edit = min((n for n in self.edits if n > at), default=len(self.events))
         near = [n for n in self.steps if n > at][:AHEAD]
         fit = [n for n in near if n < edit and n in self.good and named & self._changed(at, n)]
-        best = max(fit, key=lambda n: self._likeness(at, n), default=at)
-        return [best] if self._likeness(at, best) and best != at else []
+        alike = {at: 0.0} | {n: self._likeness(at, n) for n in fit}
+        return max(alike, key=alike.__getitem__)
 
     def _changed(self, at: int, other: int) -> set[str]:
         """Return the words in which two calls differ, each with the words beside it."""
