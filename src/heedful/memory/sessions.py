@@ -190,14 +190,13 @@ class _Session:
                     yield self._mistake(at, error, errors)
 
     def _mistake(self, at: int, error: str, errors: Sequence[str]) -> Mistake:
-        until = next((n for n in self.good if n > at and self._passes(n, at, errors)), at)
+        again = (n for n in self.good if n > at and self.texts[n] == self.texts[at])
+        until = next(again, at)
         edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
         mends = [self.edits[n] for n in edits]
         if not edits:
             until = self._other_form(at, error)
             mends = [self.texts[until]] if until != at else []
-        elif self.texts[until] != self.texts[at]:
-            mends.append(f"then {self.texts[until]} passed")
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         return Mistake(
@@ -210,12 +209,6 @@ class _Session:
             bool(edits),
             self.run.result[until] or until,
         )
-
-    def _passes(self, n: int, at: int, errors: Sequence[str]) -> bool:
-        """Return True if a step has the last part of the failed command, and none of its errors."""
-        one, two = (re.split("`|&& ", self.texts[each])[-2] for each in (n, at))
-        said = self.events[self.run.result[n] or n].content
-        return one == two and not any(error in said for error in errors)
 
     def _concerns(self, edit: int, error: str) -> bool:
         """Return True if an edit changes a file that the error names, or a word that it quotes."""
