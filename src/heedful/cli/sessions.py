@@ -37,8 +37,6 @@ HEAD = 65_536  # bytes of a file in which the folder of its session is looked fo
 _FOLDER = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.
 WHOLE = Limits(content=4_000_000)
-
-
 # The trust of one's own sessions, and of those of others.
 OWN: dict[str, Trust] = {"user": "operator", "tool": "measured"}
 OTHERS: dict[str, Trust] = {"user": "external", "tool": "tool"}
@@ -59,7 +57,7 @@ class Report:
     forgotten: int = 0
     corrections: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    waiting: dict[str, list[int]] = field(default_factory=dict)
+    waiting: dict[str, set[int]] = field(default_factory=dict)
     unasked: list[str] = field(default_factory=list)
     failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
@@ -68,9 +66,8 @@ class Report:
         self.sessions += 1
         self.known += made.again
         self.corrections += made.corrections
-        held = self.waiting.get(db, []) + [one.entry for one in made.stored.values() if one.entry]
-        if held:
-            self.waiting[db] = sorted({*held})
+        if held := {one.entry for one in made.stored.values() if one.entry}:
+            self.waiting.setdefault(db, set()).update(held)
         for mistake in made.mistakes:
             mark = signature("", mistake.error).digest
             row: dict[str, Any] = {"error": mistake.error, "mended": "", "state": "", "lesson": 0}
@@ -200,7 +197,8 @@ def _answer(report: Report, asked: Collection[str]) -> int:
         for stated in OWN.items():
             more = "trust", "set", *stated, "--waiting", "--db", db
             lines.append(f"  heedful {shlex.join(more)}")
-    answer({**vars(report), "failures": ranked}, *lines)
+    waiting = {db: sorted(held) for db, held in report.waiting.items()}
+    answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():
         output.say(f"heedful: {problem}")
     return int(bool(report.problems))
