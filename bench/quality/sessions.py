@@ -135,6 +135,9 @@ class Session:
             said, tool = event.get("output") or "", event.get("tool", "")
             wrong = said if event.get("failed") and event.get("rule") in RECORDED else ""
             call, args = str(event.get("call", "")), event.get("args")
+            if tool.lower() in EDITS and CUT.search(args or ""):  # no JSON any more
+                named = re.findall(r'"(file_path|replace_all)": ?"?([^",]+)', args)
+                args = {**dict(named), "new_string": args}
             events.append(heedful.Event(event["type"], said, "", tool, args, call, wrong))
         return heedful.Episode(tuple(events), "partial", self.row["task"], id=self.row["id"])
 

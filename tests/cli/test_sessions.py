@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.support import COMMAND
 
 
 def lines(folder: Path, id: str) -> str:
@@ -77,3 +82,38 @@ def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
     (tmp_path / "logs").mkdir()
     desk.write("logs/a.jsonl", lines(tmp_path, "s1"))
     session(("learn-sessions logs --db m.db", 2 if forget == "soon" else 0))
+
+
+def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(desk, session, tmp_path):
+    (tmp_path / "logs").mkdir()
+    for n, answer in enumerate("yn"):
+        desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
+        own, other = pty.openpty()
+        command = [*COMMAND, "learn-sessions", "logs", "--db", f"{answer}.db"]
+        ends: Any = {"stdin": other, "stdout": subprocess.PIPE, "stderr": other}
+        asked = subprocess.Popen(command, cwd=tmp_path, env=desk.environment(), **ends)
+        os.write(own, f"{answer}\n".encode())
+        assert b"trust set" not in asked.communicate()[0]  # no command, it is asked
+        assert asked.returncode == 0
+        os.close(own)
+        os.close(other)
+    session(
+        ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
+        ("trust list --db y.db", 0, "operator", "measured"),
+        ("trust list --db n.db", 0, "external", "!operator"),
+    )
+
+
+def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
+    (tmp_path / "logs").mkdir()
+    for n in range(400):
+        desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
+    given = "learn-sessions", "logs", "--db", "m.db", "--json"
+    running = desk.start(*given)
+    desk.wait_for((tmp_path / "m.db-wal").exists, running)
+    running.send_signal(signal.SIGINT)
+    assert ("stopped" in running.communicate()[0], running.returncode) == (True, 130)
+    done = json.loads(desk.heedful(*given).out)
+    assert done["sessions"] == 400
+    assert json.loads(desk.heedful(*given).out)["known"] == 400
+    assert 400 in [one["sessions"] for one in done["failures"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,14 @@ from heedful.errors import InvalidInput
 from heedful.traces.episode import Episode, Event
 
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
+COUNT = itertools.count()
 OWN: Any = {"user": "operator", "tool": "measured"}
 
 
 def step(tool: str, given: Any, said: str = "", failed: bool = False) -> tuple[Event, Event]:
     """A call and its result; a text is the command of a shell."""
-    given = {"command": given, "description": "why"} if isinstance(given, str) else given
+    if isinstance(given, str):
+        given = {"command": given, "description": f"why {next(COUNT)}"}
     content, error = ("", said) if failed else (said, "")
     return Event("tool_call", "", "", tool, given), Event(
         "tool_response", content, "", tool, error=error
@@ -36,7 +39,7 @@ def session(*steps: tuple[Event, ...], id: str = "s1", said: str = "") -> Episod
 
 FAILED = step("Bash", "npm test", MISSING, failed=True)
 OTHER = step("Bash", "pnpm test", "12 passed")
-BROKEN = step("Bash", "pytest -q", "E   NameError: name 'x' is not defined\n1 failed", failed=True)
+BROKEN = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True)
 PASSED = step("Bash", "pytest -q", "1 passed")
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
@@ -53,10 +56,9 @@ def memory(store):
         ([FAILED, OTHER], ['npm ERR! Missing script: "test"'], ["Bash `pnpm test`"], 0, False),
         ([FAILED], ['npm ERR! Missing script: "test"'], [], 0, False),
         (
-            [BROKEN, edit("x", "y"), BROKEN, step("Read", {"file_path": "a.py"}, "y"),
-             edit("a = 1", LONG), PASSED],
-            ["NameError: name 'x' is not defined"],
-            ["-x\n+y", "+value_1999 = 1999"], 0, True,
+            [BROKEN, edit("sum", "y"), BROKEN, step("Read", {"file_path": "a.py"}, "y"),
+             edit("sum = 1", LONG), edit("a", "b", "README.md"), PASSED],
+            ["NameError: name 'sum' is not defined"], ["-sum\n+y", "+value_1999 = 1999"], 0, True,
         ),
         (
             [step("Bash", "make al", "make: no rule for 'al'", failed=True),
@@ -64,19 +66,36 @@ def memory(store):
              step("Bash", "make all", "ok")],
             ["make: no rule for 'al'"], ["Bash `make all`"], 1, False,
         ),
-        ([PASSED, step("Bash", "ls", "error.log")], [], [], 0, False),
+        (
+            [step("Bash", "mise run lint", "[lint] ERROR task failed", failed=True),
+             step("Bash", "mise run test", "ok")],
+            ["[lint] ERROR task failed"], [], 0, False,
+        ),
+        (
+            [step("Bash", "go test", "=== FAILURES ===\na.go:1:2: undefined: f", failed=True),
+             step("Bash", "go vet", "=== FAILURES ===\nb.go:3:4: unused variable", failed=True),
+             edit("", "func f()", "a.go"), step("Bash", "go vet"), step("Bash", "go test")],
+            ["a.go:1:2: undefined: f", "b.go:3:4: unused variable"],
+            ["+func f()"], 0, True,
+        ),
+        (
+            [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
+            [FAILED[1].error[12:]], [], 0, False,
+        ),
     ],
 )  # fmt: skip
 async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
     steps, errors, mends, vain, work, memory
 ):
     found = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
-    assert [one.errors[0] for one in found] == errors
-    for one in found:
+    assert [one.error for one in found] == errors
+    assert not any("why" in one.text for one in found)  # descriptions are no arguments
+    for one in found[:1]:
         assert len(one.mends) == len(mends)
         assert all(part in whole for part, whole in zip(mends, one.mends, strict=True))
         assert all(whole in one.text for whole in one.mends)  # nothing is cut
         assert (len(one.vain), one.work) == (vain, work)
+    assert not any(one.mends for one in found[1:])  # no edit is about them
 
 
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
@@ -97,9 +116,9 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
 
 async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory):
     for times in (0, 1):
-        one = session(BROKEN, edit("x", "y"), PASSED, id=f"s{times}")
+        one = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
         await heedful.learn_session(one, memory=memory)
-        assert len(await memory.recall("NameError: name 'x' is not defined")) == times
+        assert len(await memory.recall("NameError: name 'sum' is not defined")) == times
 
 
 @pytest.mark.parametrize(
@@ -131,3 +150,11 @@ async def test_only_an_episode_is_learnt():
     given: Any = "text"
     with pytest.raises(InvalidInput):
         await heedful.learn_session(given, memory=":memory:")
+
+
+async def test_a_rejected_text_is_not_learnt_again(store):
+    memory = heedful.Memory(store)
+    [held] = (await heedful.learn_session(session(FAILED, OTHER), memory=memory)).stored.values()
+    await memory.quarantine.reject([held.entry], by="ann")
+    again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
+    assert [one.state for one in again.stored.values()] != ["quarantined"]

@@ -222,7 +222,8 @@ async def of_episodes(story: Story) -> None:
     )
     assert len((await read(episodes.failures_of, failed)).failures) == 1
     assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
-    session = "d9", "a", "s", "partial", [lesson("it came back")]
+    head = {"name": "a", "session": "s", "outcome": "partial"}
+    session = "d9", head, [], [lesson("it came back")]
     assert len(await write(episodes.record_session, *session)) == 1
     assert await write(episodes.record_session, *session) == []
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}

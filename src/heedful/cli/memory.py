@@ -149,22 +149,19 @@ def set_trust(
     waiting: Annotated[bool, Waiting] = False,
 ) -> int:
     """State how far a source is trusted from now on. What comes from the network always waits."""
-    return _state(source, trust, by, why, waiting)
+    options: Any = {"by": by or getuser(), "why": why, "waiting": waiting}
+    known: Any = trust  # Memory checks it
+    released = ask(lambda memory: memory.set_trust(source, known, **options), new=True)
+    more = f"; {counted(len(released), 'text')} released" if waiting else ""
+    record = {"source": source, "trust": trust, "released": released}
+    return answer(record, f"{source} is trusted as {trust}{more}", following("trust", "list"))
 
 
 @trusts.command("unset")
 def unset_trust(source: Source, by: Whom = "", why: Why = "") -> int:
     """Take back a statement. What was learnt or released meanwhile stays."""
-    return _state(source, None, by, why)
-
-
-def _state(source: str, trust: Any, by: str, why: str, waiting: bool = False) -> int:
-    options: Any = {"by": by or getuser(), "why": why, "waiting": waiting}
-    released = ask(lambda memory: memory.set_trust(source, trust, **options), new=True)
-    words = f"{source} is trusted as {trust}" if trust else f"nothing is stated of {source} now"
-    more = f"; {counted(len(released), 'text')} released" if waiting else ""
-    record = {"source": source, "trust": trust, "released": released}
-    return answer(record, words + more, following("trust", "list"))
+    ask(lambda memory: memory.set_trust(source, None, by=by or getuser(), why=why), new=True)
+    return answer({"source": source, "trust": None}, f"nothing is stated of {source} now")
 
 
 dreams: Typer = Typer(cls=Group, add_completion=False, **PLAIN)

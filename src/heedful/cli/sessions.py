@@ -6,20 +6,23 @@ import asyncio
 import hashlib
 import re
 import shlex
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from getpass import getuser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument
+from typer import Argument, confirm
 
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.output import Progress, answer, columns, counted, shorten
 from heedful.cli.settings import Settings
 from heedful.errors import TraceFileError, UsageError
+from heedful.lessons.lesson import Trust
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory
@@ -34,23 +37,19 @@ HEAD = 65_536  # bytes of a file in which the folder of its session is looked fo
 _FOLDER = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.
 WHOLE = Limits(content=4_000_000)
-
-
-@dataclass
-class Failure:
-    """A failure: in how many sessions it came back, its cost in actions, and its mend."""
-
-    error: str
-    sessions: int = 0
-    actions: int = 0
-    mended: str = ""
-    lesson: int = 0
-    state: str = ""
+# The trust of one's own sessions, and of those of others.
+OWN: dict[str, Trust] = {"user": "operator", "tool": "measured"}
+OTHERS: dict[str, Trust] = {"user": "external", "tool": "tool"}
 
 
 @dataclass
 class Report:
-    """What was read: files, sessions, those known before, problems, and the failures."""
+    """What was read: files, sessions, those known before, problems, and the failures.
+
+    A failure has the number of sessions in which it came back, its cost in actions, and its mend.
+    `waiting` has the texts that wait in quarantine, by database, and `unasked` the databases whose
+    user has not said yet whether the sessions are his own.
+    """
 
     files: int = 0
     sessions: int = 0
@@ -59,7 +58,8 @@ class Report:
     corrections: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
-    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    unasked: list[str] = field(default_factory=list)
+    failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def add(self, db: str, made: Learned) -> None:
         """Add what a session taught the memory `db`."""
@@ -69,19 +69,19 @@ class Report:
         if held := {one.entry for one in made.stored.values() if one.entry}:
             self.waiting.setdefault(db, set()).update(held)
         for mistake in made.mistakes:
-            for error in mistake.errors:
-                mark = signature("", error).digest
-                one = self.failures.setdefault((db, mark), Failure(error))
-                one.actions += mistake.steps
-                one.mended = one.mended or "\n".join(mistake.mends)
-                if known := made.stored.get(mark):  # counts the sessions that were ever read
-                    one.sessions, one.lesson, one.state = known.seen, known.id, known.state
+            mark = signature("", mistake.error).digest
+            row: dict[str, Any] = {"error": mistake.error, "mended": "", "state": "", "lesson": 0}
+            row = self.failures.setdefault((db, mark), {**row, "sessions": 0, "actions": 0})
+            row["actions"] += mistake.steps
+            row["mended"] = row["mended"] or "\n".join(mistake.mends)
+            if known := made.stored.get(mark):  # counts the sessions that were ever read
+                row |= {"sessions": known.seen, "lesson": known.id, "state": known.state}
 
 
 SHOWN = columns(
     "failure mended_by state sessions actions lesson",
     failure="error",
-    mended_by=lambda one: clean(one.mended, 160) or "nothing yet",
+    mended_by=lambda one: clean(one["mended"], 160) or "nothing yet",
 )
 
 
@@ -92,7 +92,7 @@ def learn_sessions(
 
     Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what a session teaches goes to
     the memory of its repository, else to your own. Each session counts once. Ctrl-C stops; the same
-    command does the rest.
+    command does the rest. On a terminal it asks once whether the sessions are your own.
     """
     for folder in folders:
         if not folder.exists():
@@ -101,7 +101,25 @@ def learn_sessions(
     stopped = "stopped; what was learnt is kept, the same command does the rest"
     with Progress() as progress:
         output.drive(_learn(folders, values, report, progress), lambda: stopped)
-    return _answer(report)
+    asks = not output.call().json and sys.stdin.isatty() and sys.stderr.isatty()
+    code = _answer(report, report.unasked if asks else ())
+    for db in report.unasked if asks else ():
+        _ask(values.model_copy(update={"db": db}), len(report.waiting[db]))
+    return code
+
+
+def _ask(values: Settings, held: int) -> None:
+    """Ask whether the sessions are the user's own, and record the answer, so that it holds."""
+    say = f"{counted(held, 'text')} in quarantine of {values.db}. Were these sessions your own?"
+    own = confirm(f"{say} Then your words, and what your programs printed, are trusted.", err=True)
+    options: Any = {"by": getuser(), "why": "answered heedful learn-sessions", "waiting": own}
+
+    async def state(memory: Memory) -> int:
+        said = [await memory.set_trust(*one, **options) for one in (OWN if own else OTHERS).items()]
+        return sum(map(len, said))
+
+    released = config.ask_store(values, lambda store: state(config.memory_of(values, store)))
+    output.say(f"{counted(released, 'text')} released; heedful trust list shows the statements")
 
 
 def _files(folders: Sequence[Path]) -> list[Path]:
@@ -128,6 +146,8 @@ async def _learn(
                 await _learn_file(file, memories[db], db, report)
             except OSError as error:
                 report.problems.append(f"{file}: it cannot be read ({error.strerror})")
+        for db in report.waiting:
+            report.unasked += [] if "user" in await memories[db].stated_trust() else [db]
         unused = config.seconds("forget", values.forget) if values.forget else 0.0
         for memory in memories.values() if unused else ():
             report.forgotten += len(await memory.prune(unused_for=unused, by="settings"))
@@ -160,9 +180,9 @@ async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> No
         report.add(db, await learn_session(episode, memory=memory, digest=last))
 
 
-def _answer(report: Report) -> int:
-    ranked = sorted(report.failures.values(), key=lambda one: (-one.sessions, -one.actions))
-    again = sum(one.sessions > 1 for one in ranked)
+def _answer(report: Report, asked: Collection[str]) -> int:
+    ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
+    again = sum(one["sessions"] > 1 for one in ranked)
     words = f"{counted(report.sessions, 'session')} of {counted(report.files, 'file')}"
     words += f", {report.known} known before: {counted(len(ranked), 'failure')}, {again} came back"
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
@@ -171,11 +191,12 @@ def _answer(report: Report) -> int:
     lines.append(words)
     if report.forgotten:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
-    for db, held in report.waiting.items():
-        lines.append(f"{counted(len(held), 'text')} in quarantine of {db}; if you trust your own:")
-        for source, trust in (("user", "operator"), ("tool", "measured")):
-            stated = "trust", "set", source, trust, "--waiting", "--db", db
-            lines.append(f"  heedful {shlex.join(stated)}")
+    for db in report.waiting.keys() - {*asked}:
+        held = counted(len(report.waiting[db]), "text")
+        lines.append(f"{held} in quarantine of {db}; if you trust your own:")
+        for stated in OWN.items():
+            more = "trust", "set", *stated, "--waiting", "--db", db
+            lines.append(f"  heedful {shlex.join(more)}")
     waiting = {db: sorted(held) for db, held in report.waiting.items()}
     answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():

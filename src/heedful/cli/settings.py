@@ -329,7 +329,8 @@ def look_here() -> None:
 
 def memory_of(values: Settings, store: Store) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
-    return Memory(store, scope_of(values), embedder_of(values), values.holdout, trust=values.trust)
+    bounds: Any = {"max_entries": values.max_entries, "trust": values.trust}
+    return Memory(store, scope_of(values), embedder_of(values), values.holdout, **bounds)
 
 
 def embedder_of(values: Settings) -> Embedder | None:

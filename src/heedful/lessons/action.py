@@ -28,7 +28,7 @@ MOST_PAIRS = 128
 # A path without its last part.
 _FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
 _WORD = re.compile(r"[A-Za-z_][\w.-]*\w")
-_QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
+QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
 _SHELL = re.compile(r"(?:.*/)?\w{0,4}sh")
 
 
@@ -59,7 +59,7 @@ class Action:
         }
         parts = list(pairs.values())
         if error:
-            quoted = (next(filter(None, found)).lower() for found in _QUOTED.findall(error))
+            quoted = (next(filter(None, found)).lower() for found in QUOTED.findall(error))
             names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
             found = ([part for pair, part in pairs.items() if pair[1] == name] for name in names)
             parts = next(filter(None, found), [])

@@ -6,15 +6,15 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import Step, command_of
-from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
+from heedful.lessons.action import QUOTED, command_of
+from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
 from heedful.memory import draft as drafts
@@ -22,19 +22,19 @@ from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of
 from heedful.redact import redact
 from heedful.store import episodes
-from heedful.store.store import Db, Store
+from heedful.store.store import Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Ended, Episode, Event, failure
+from heedful.traces.episode import Episode, Event, failure
 from heedful.traces.signals import error_lines
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
 REPLACED = ("old_string", "old_str")
+CONTENT = (*WRITTEN, *REPLACED, "edits")
 PATHS = ("file_path", "path", "notebook_path", "filename")
 # Calls after a failed call that may be its other form, and vain tries that a lesson names.
 AHEAD = 20
 VAIN = 3
-SAME_FILE = 0.5  # the least likeness of two calls about one file
 LINES = 5  # errors of one failed call
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
@@ -47,24 +47,30 @@ _FORBIDDEN = re.compile(
 )
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
-# An output of tests that failed, or a traceback, in what is marked as a success: of `… | tail`.
-_BROKEN = re.compile(r"^(?:--- FAIL|FAIL(?:ED)?\b|Traceback \(|panic: )", re.MULTILINE)
-_REDIRECTED = re.compile(r"\s*\d?>>?\s*(?:&\d|/dev/null)")
 _PATCH = "*** Begin Patch"
+# In an edit as text: the names of its files, and the lines that it adds and removes.
+_EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
+_CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
+_PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
+_NAMED = re.compile(r"\w+")
+# What stands before a message: who says it.
+_LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An action of a session that failed, and what put it right.
+    """An error in a session, and what put it right.
 
-    `call` is the action in words, and `errors` are the lines that name its errors. `vain` are the
-    actions that were tried without effect. `mends` are the edits, or the other call, that put it
-    right, whole; empty if nothing did. `steps` is how many actions it took. `work` is true if edits
-    put it right: such a failure is often part of the work. `end` is the position of the last event.
+    `call` is the action that failed, in words, and `error` the line that names the error. The first
+    error of a call has the `others`. `vain` are the actions that were tried without effect. `mends`
+    are the edits, or the other call, that put it right, whole; empty if nothing did. `steps` is how
+    many actions it took. `work` is true if edits put it right: such a failure is often part of the
+    work. `end` is the position of the last event.
     """
 
     call: str
-    errors: tuple[str, ...]
+    error: str
+    others: tuple[str, ...]
     vain: tuple[str, ...]
     mends: tuple[str, ...]
     steps: int
@@ -72,19 +78,16 @@ class Mistake:
     end: int
 
     @property
-    def weight(self) -> float:
-        """The importance of its lessons until it comes back."""
-        return WORK if self.work or not self.mends else KNOWN
-
-    @property
     def text(self) -> str:
         """The mistake as a lesson."""
-        said = [f"{self.call} failed with {', '.join(f'“{each}”' for each in self.errors)}."]
+        said = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.mends:
-            said.append("What put it right:" if self.work else "What worked instead:")
-        return "\n".join((*said, *self.mends))
+            said += "What put it right:", *self.mends
+        if self.others:
+            said.append(f"It failed also with {', '.join(f'“{one}”' for one in self.others)}.")
+        return "\n".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +121,11 @@ async def learn_session(
         return Learned(again=True)
     made = await asyncio.to_thread(_Session, episode)
     lessons = made.lessons(await kept.stated_trust())
-    head = digest, episode.id, episode.session, episode.outcome
-    stored = await write_lessons(kept, lessons, _record, head, made.actions)
+    head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
+    work = episodes.record_session
+    stored = await write_lessons(kept, lessons, work, digest, head, made.actions)
     marks = (one.signature.digest for one in lessons)
     return Learned(made.mistakes, made.corrections, dict(zip(marks, stored, strict=False)))
-
-
-def _record(
-    db: Db,
-    scope: Scope,
-    head: tuple[str, str, str, Ended],
-    steps: Sequence[Step],
-    made: Sequence[Reflection],
-    **limits: Any,
-) -> list[Remembered]:
-    """Write the lessons and the actions of a session."""
-    stored = episodes.record_session(db, scope, *head, made, **limits)
-    ids = {one.signature.digest: row.id for one, row in zip(made, stored, strict=False)}
-    if ids:
-        about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
-        episodes.record_steps(db, scope, made[0].source, about)
-    return stored
 
 
 class _Session:
@@ -149,119 +136,112 @@ class _Session:
         self.run = run = trace.course(self.episode)
         self.events = run.events
         self.steps = [n for n, role in enumerate(run.roles) if role == "act" and run.result[n]]
+        results = {n: self.events[run.result[n] or n] for n in self.steps}
         # Where a format marks failures, a text that only begins like an error is none.
-        marked = any(event.error for event in self.events if event.type == "tool_response")
-        self.failed = [n for n in self.steps if self._failed(n, marked)]
-        self.good = frozenset(n for n in self.steps if not trace.call_failed(run, n))
-        self.edits = {n: t for n in self.steps if n in self.good and (t := edit_of(self.events[n]))}
-        self.keys = {n: self._key(n) for n in self.steps}
-        self.files = {n: _text(trace.given_to(self.events[n]), PATHS) for n in self.steps}
+        marked = any(event.error for event in results.values())
+        bad = {n: event for n, event in results.items() if trace.call_failed(run, n)}
+        self.failed = [n for n, event in bad.items() if not marked or failure(event)]
+        self.good = [n for n in self.steps if n not in bad]
+        self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
+        self.texts = {n: call_text(self.events[n]) for n in self.steps}
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
-        self.actions = steps_of(run, errors={n: next(self._errors(n)) for n in self.failed})
+        self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
 
     def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
         """Return the lessons to be stored; `stated` is the trust of sources."""
         sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources_at, or_))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
-        # That a call worked after others had failed is a measured outcome.
-        told: list[tuple[str, str, frozenset[str], Trust, float]] = [
-            (error, each.text, known[each.end], "measured" if each.mends else "model", each.weight)
-            for each in self.mistakes
-            for error in each.errors
-        ]
-        told += ((one, one, frozenset({"user"}), "operator", KNOWN) for one in self.corrections)
         made: dict[str, Reflection] = {}
-        for error, text, sources, own, weight in told:
+
+        def teach(error: str, text: str, sources: Set[str], own: Trust, weight: float) -> None:
             mark = signature("", error)
             trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
-            made[mark.digest] = made.get(mark.digest) or Reflection(
-                "reflection",
-                mark,
-                "",
-                text,
-                error,
-                state=initial_state(trust),
-                trust=trust,
-                importance=weight,
-                source=f"episode:{session}"[:200],
-                sources=tuple(sorted(sources)),
-            )
+            about: Any = {"trust": trust, "state": initial_state(trust), "importance": weight}
+            about |= {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}
+            one = Reflection("reflection", mark, "", text, error, **about)
+            made.setdefault(mark.digest, one)
+
+        for one in self.mistakes:
+            # That a call worked after others had failed is a measured outcome: its text replaces
+            # one without a mend.
+            own: Trust = "measured" if one.mends else "model"
+            weight = KNOWN if one.mends and not one.work else WORK
+            teach(one.error, one.text, known[one.end], own, weight)
+        for said in self.corrections:
+            teach(said, said, {"user"}, "operator", KNOWN)
         return list(made.values())
 
-    def _failed(self, at: int, marked: bool) -> bool:
-        event = self.events[self.run.result[at] or at]
-        told = not marked or failure(event) or _BROKEN.search(event.content)
-        return bool(told) and trace.call_failed(self.run, at)
-
-    def _key(self, at: int) -> tuple[str, str]:
-        """Return what makes two calls the same: a command without what only shows its output."""
-        event = self.events[at]
-        command = essence(command_of(trace.given_to(event)))
-        return event.tool, command or trace.canonical_arguments(event)
+    def _errors(self, at: int) -> list[str]:
+        """Return the lines that name the errors of a failed step."""
+        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
+        # An exit status names no error.
+        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
+        return [redact(line) for line in lines[:LINES]]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
         for at in self.failed:
-            marks = {signature("", each).digest: each for each in self._errors(at)}
-            new = tuple(each for mark, each in marks.items() if mark not in known)
-            known |= marks.keys()
-            if new:
-                yield self._mistake(at, new)
+            errors = self._errors(at)
+            for error in errors:
+                if (mark := signature("", error).digest) not in known:
+                    known.add(mark)
+                    yield self._mistake(at, error, errors)
 
-    def _errors(self, at: int) -> Iterator[str]:
-        """Yield the lines that name the errors of a failed step."""
-        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
-        # An exit status names no error.
-        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
-        yield from islice(map(redact, lines), LINES)
-
-    def _mistake(self, at: int, errors: tuple[str, ...]) -> Mistake:
-        call, keys = call_text(self.events[at]), self.keys
-        later = (n for n in self.steps if n > at and n in self.good)
-        until = next((n for n in later if keys[n] == keys[at]), at)
-        mends = [text for n, text in self.edits.items() if at < n < until]
-        work = bool(mends)
-        if work and (passed := call_text(self.events[until])) != call:
-            mends.append(f"then {passed} passed")
-        if not work:
-            until, mends = self._other(at, until)
-        again = [n for n in self.failed if at < n < until and self._likeness(at, n)]
-        vain = dict.fromkeys(text for n in again if (text := call_text(self.events[n])) != call)
+    def _mistake(self, at: int, error: str, errors: Sequence[str]) -> Mistake:
+        again = (n for n in self.good if n > at and self.texts[n] == self.texts[at])
+        until = next(again, at)
+        edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
+        mends = [self.edits[n] for n in edits]
+        if not edits:
+            until = self._other_form(at, error)
+            mends = [self.texts[until]] if until != at else []
+        tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
+        vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         return Mistake(
-            redact(call),
-            errors,
-            tuple(map(redact, list(vain)[-VAIN:])),
+            redact(self.texts[at]),
+            error,
+            tuple(errors[1:]) if error == errors[0] else (),
+            tuple(map(redact, vain[-VAIN:])),
             tuple(map(redact, mends)),
             sum(at < n <= until for n in self.steps),
-            work,
+            bool(edits),
             self.run.result[until] or until,
         )
 
-    def _other(self, at: int, until: int) -> tuple[int, list[str]]:
-        """Return the step that is another form of a failed one, or `until`, and what worked."""
+    def _concerns(self, edit: int, error: str) -> bool:
+        """Return True if an edit changes a file that the error names, or a word that it quotes."""
+        text = self.edits[edit]
+        files = (name.rpartition("/")[2] for name in _EDITED.findall(text))
+        changed = _NAMED.findall("\n".join(_CHANGED.findall(text)))
+        quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
+        return any(name in error for name in files) or not {*changed}.isdisjoint(quoted)
+
+    def _other_form(self, at: int, error: str) -> int:
+        """Return the call that worked in another form, most like the failed one; else `at`.
+
+        It differs in a word that all errors of this signature have, and no edit stands before it.
+        """
+        named = {*_words(_LABEL.sub("", signature("", error).pattern))}
+        edit = min((n for n in self.edits if n > at), default=len(self.events))
         near = [n for n in self.steps if n > at][:AHEAD]
-        near = [n for n in near if n in self.good]
-        alike = {n: self._likeness(at, n) for n in near if self.keys[n] != self.keys[at]}
-        alike = {n: share for n, share in alike.items() if share}
-        until = max(alike, key=lambda n: alike[n], default=until)
-        # The first call that worked, and the one that is most like the failed one; and what was
-        # done with the same file before.
-        best = {next(iter(alike)), until} if alike else set()
-        first = [n for n in near if n < until and self._same_file(at, n)]
-        told = sorted({*first[-VAIN:], *best})
-        return until, [self.edits.get(n) or call_text(self.events[n]) for n in told]
+        fit = [n for n in near if n < edit and n in self.good and named & self._changed(at, n)]
+        alike = {at: 0.0} | {n: self._likeness(at, n) for n in fit}
+        return max(alike, key=alike.__getitem__)
+
+    def _changed(self, at: int, other: int) -> set[str]:
+        """Return the words in which two calls differ, each with the words beside it."""
+        texts = (_PATH.sub("", self.texts[n]) for n in (at, other))
+        pairs = ({*pairwise(["", *_words(text), ""])} for text in texts)
+        return {*chain.from_iterable(next(pairs) ^ next(pairs))}
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
-        one, two = self.events[at], self.events[other]
-        if one.tool != two.tool or one.agent != two.agent:
-            return 0.0
-        return max(SAME_FILE * self._same_file(at, other), trace.likeness(self.run, at, other))
-
-    def _same_file(self, at: int, other: int) -> bool:
-        return self.files[at] is not None and self.files[at] == self.files[other]
+        events = self.events[at], self.events[other]
+        texts = (self.texts[n].partition(" ")[2] for n in (at, other))
+        same = len({(event.tool, event.agent) for event in events}) == 1
+        return trace.likeness(*texts) if same else 0.0
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -278,22 +258,17 @@ class _Session:
                 did = set()
 
 
-def essence(command: str) -> str:
-    """Return a command without redirections and without the pipe that shows its output.
-
-    >>> essence("cd app && go test ./... 2>&1 | tail -20")
-    'cd app && go test ./...'
-    """
-    bare = _REDIRECTED.sub("", command).strip()
-    head, pipe, _ = bare.partition(" | ")
-    return head.strip() if pipe and programs(head) else bare
-
-
 def call_text(event: Event) -> str:
-    """Return a call in words, whole: the tool, and its command or its arguments."""
+    """Return a call in words: the tool, and its command or its arguments without a file's text."""
     given = trace.given_to(event)
-    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
+    held = given if isinstance(given, Mapping) else {}
+    named = {name: value for name, value in held.items() if name not in CONTENT}
+    text = json.dumps(named, ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{event.tool} `{command_of(given) or text}`"
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z0-9]+", text.lower()) if len(word) > 1]
 
 
 def edit_of(event: Event) -> str:

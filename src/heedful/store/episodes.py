@@ -12,13 +12,14 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
+from heedful.lessons.signature import signature
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
@@ -111,37 +112,38 @@ def record_session(
     db: Db,
     scope: Scope,
     digest: str,
-    name: str,
-    session: str,
-    outcome: str,
+    head: Mapping[str, str],
+    steps: Sequence[Step],
     reflections: Sequence[Reflection],
     *,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of a session, each counted once a session; return [] if it is stored.
+    """Write the lessons and the steps of a session; return [] if it is stored.
 
-    `most` and `quota` are limits as in `exposures.remember`. A lesson that comes back in another
-    session becomes important enough for prompts. Raises InvalidInput, QuotaExceeded.
+    A lesson counts once a session. One that comes back in another session becomes important enough
+    for prompts. `head` is the name, the session and the outcome. `most` and `quota` are limits as
+    in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """
-    now = time.time()
-    names = {"name": storable(name), "session": storable(session), "outcome": outcome}
+    now, names = time.time(), {name: storable(text) for name, text in head.items()}
     row = {**_key(scope, digest), **names, "state": "reflected", "record": "{}", "at": now}
     if not db.insert("episode", row, SKIP).rowcount:
         return []
-    new = [one for one in reflections if not _is_known(db, scope, one)]
-    written = lessons.upsert(db, scope, new, now, quota)
-    for each in written:
-        if each.seen > 1:
-            db.run("raise_importance", {"id": each.id, "least": RECALLED})
-    answers = dict(zip(map(id, new), lessons.evict(db, scope, written, most), strict=True))
-    return [answers.get(id(one)) or lessons.known(db, scope, [one])[0] for one in reflections]
-
-
-def _is_known(db: Db, scope: Scope, one: Reflection) -> bool:
-    """Return True if this lesson was seen in the same session."""
-    key = {"kind": one.kind, "signature": one.signature.digest, "source": storable(one.source)}
-    return db.one("seen_in", scope, **key) is not None
+    answers = list[Remembered]()
+    for one in reflections:
+        mark, source = one.signature.digest, storable(one.source)
+        if db.one("seen_in", scope, kind=one.kind, signature=mark, source=source) is not None:
+            answers += lessons.known(db, scope, [one])
+        else:
+            answers += lessons.upsert(db, scope, [one], now, quota) or [lessons.NOT_KEPT]
+            if answers[-1].seen > 1:
+                db.run("raise_importance", {"id": answers[-1].id, "least": RECALLED})
+    answers = lessons.evict(db, scope, answers, most)
+    ids = {one.signature.digest: row.id for one, row in zip(reflections, answers, strict=True)}
+    if ids:
+        about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
+        record_steps(db, scope, reflections[0].source, about)
+    return answers
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:

@@ -513,16 +513,18 @@ def _retries(run: Course) -> Found:
             calls.setdefault((event.agent if event.tool else "", event.tool), []).append(at)
     for places in calls.values():
         mended = set[int]()
+        said = {at: " ".join(named_arguments(run.events[at]).values()) for at in places}
         for n, first in enumerate(places):
             if first in mended or not call_failed(run, first):
                 continue
             later = places[n + 1 : n + 1 + AHEAD]
-            worked = {at: likeness(run, first, at) for at in later if not call_failed(run, at)}
+            good = [at for at in later if not call_failed(run, at)]
+            worked = {at: likeness(said[first], said[at]) for at in good}
             at = max(worked, key=lambda at: worked[at], default=first)
             if not worked.get(at):
                 continue
             again = (n for n in later if n < at and call_failed(run, n))
-            tries = [first, *(n for n in again if likeness(run, n, at))]
+            tries = [first, *(n for n in again if likeness(said[n], said[at]))]
             mended.update(tries)
             yield _retry(run, tries, at)
 
@@ -589,17 +591,16 @@ def only_text(event: Event) -> str:
     return next(iter(named.values())) if len(named) == 1 and isinstance(raw, str) else ""
 
 
-def likeness(run: Course, before: int, at: int) -> float:
+def likeness(one: str, other: str) -> float:
     """Return the share of words that two calls have in common, or 0 if it is below a half.
 
     In short calls, similar words count as equal.
     """
-    texts = [" ".join(named_arguments(run.events[place]).values()) for place in (before, at)]
-    words, others = (set(_WORD.findall(text.lower())) for text in texts)
+    words, others = (set(_WORD.findall(text.lower())) for text in (one, other))
     lost, new = words - others, others - words
     near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0
     share = (len(words & others) + near) / max(1, len(words | others) - near)
-    return 1.0 if texts[0] == texts[1] else share if share >= 0.5 else 0.0
+    return 1.0 if one == other else share if share >= 0.5 else 0.0
 
 
 def _repeated(run: Course) -> Found:
