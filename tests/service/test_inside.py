@@ -12,7 +12,7 @@ from heedful import errors
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.memory.dream import Dreams
-from heedful.memory.ingest import Patience, receive
+from heedful.memory.reflect import Patience, receive
 from heedful.models.function import Function
 from heedful.service import jobs
 from heedful.service.jobs import LONGEST_WAIT, TRIES, Job, LocalQueue, Tools, night, sweep

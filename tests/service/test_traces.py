@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.ingest import Patience
+from heedful.memory.reflect import Patience
 from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import MIB
 from heedful.store import episodes

@@ -57,8 +57,8 @@ GROUPS = {
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),
         "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
         "audit": ("serve:audit", "List what was done through the service; verify the record."),
-        "db": ("doctor:db", "Copy a SQLite file, as a backup or to PostgreSQL."),
-        "migrate": ("doctor:migrate", "Update the schema of a PostgreSQL database."),
+        "db": ("transfer:db", "Copy a SQLite file, as a backup or to PostgreSQL."),
+        "migrate": ("transfer:migrate", "Update the schema of a PostgreSQL database."),
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}

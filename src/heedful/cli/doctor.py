@@ -1,4 +1,4 @@
-"""`heedful doctor`, `model`, `judge`, `db`, `migrate`: check this machine, models and databases."""
+"""`heedful doctor`, `model`, `judge`: check this machine, the database and models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -19,13 +19,13 @@ from heedful.checks.critique import calibrate
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, drive, emit, following
-from heedful.errors import HeedfulError, UsageError
+from heedful.cli.output import Table, answer, columns, drive, emit
+from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
-from heedful.store import POSTGRES, episodes, needs_psycopg, search, shown
+from heedful.store import POSTGRES, episodes, search, shown
 from heedful.store.store import Db
 
 # The kind of model -> the package that it needs, and the extra that installs it.
@@ -237,59 +237,3 @@ def check_judge(
     words = f"{doubt}; {UNFIT}" if doubt else "it can judge"
     answer(document, Table(("role", "right", "pairs"), rows), f"{values.judge}: {words}")
     return int(bool(doubt))
-
-
-db: Typer = group()
-PARTS = config.one_of("part", ("pre", "post", "all"))
-PART = Option(callback=PARTS, help="pre: before an update; post: after it.")
-DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
-
-
-@db.command("copy")
-def copy_(
-    source: Annotated[str, Argument(help="A SQLite file, which may be in use.")],
-    target: Annotated[str, Argument(help="A new file, or a postgresql:// URL of the owner.")],
-) -> int:
-    """Copy a SQLite file with the data of every tenant, as a backup or to PostgreSQL.
-
-    What is written after the start is not copied. A PostgreSQL database must be empty.
-    """
-    from heedful.store.transfer import copy
-
-    done = copy(source, target)
-    total = sum(done.values())
-    old, new = shown(source), shown(target)
-    return answer(
-        {"source": old, "target": new, "rows": total, "tables": done},
-        Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
-        f"{new} has the {counted(total, 'row')} of {old}",
-        DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
-    )
-
-
-def migrate(
-    part: Annotated[str, PART] = "all",
-    role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
-) -> int:
-    """Update the schema of a PostgreSQL database, in one transaction.
-
-    Run it with the role that owns, or will own, the tables. The service needs another role. A
-    SQLite file needs no migration: heedful updates the file when opening it.
-    """
-    url = config.settings().db
-    if not url.startswith(POSTGRES):
-        why = "a SQLite file is migrated when it is opened"
-        raise UsageError(f"{url} is no postgresql:// URL; {why}")
-    needs_psycopg()
-    from heedful.store import postgres
-
-    done = postgres.migrate(url, cast(postgres.Part, part), role)
-    applied, waiting = ([one._asdict() for one in steps] for steps in (done.applied, done.waiting))
-    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
-    words = f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} applied"
-    served = f"role {role} may serve; name it in the URL of the service" if role else ""
-    then = DOCTOR
-    if done.waiting:
-        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
-        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
-    return answer({**record, "schema": done.schema}, words, served, then)

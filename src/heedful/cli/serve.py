@@ -30,7 +30,7 @@ from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
-from heedful.memory.ingest import Patience
+from heedful.memory.reflect import Patience
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown

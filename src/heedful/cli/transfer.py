@@ -1,4 +1,4 @@
-"""`heedful export` and `heedful import`: lessons in files, and what earlier systems stored."""
+"""`heedful export`, `import`, `db copy` and `migrate`: lessons in files, and whole databases."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any, cast, get_args
 
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from heedful.cli import output, settings
+from heedful.cli.app import group
 from heedful.cli.output import Table, answer, columns, counted, following, shorten
 from heedful.cli.settings import By, DryRun, Why
 from heedful.compat.imports import Conversion, Form, convert
+from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
-from heedful.store import shown
+from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.store import Store
 
 KB = 1_000
@@ -85,3 +87,59 @@ def import_(
     record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}
     answer(record, *lines)
     return int(made is not None and made.refused != ())
+
+
+db: Typer = group()
+PARTS = settings.one_of("part", ("pre", "post", "all"))
+PART = Option(callback=PARTS, help="pre: before an update; post: after it.")
+DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
+
+
+@db.command("copy")
+def copy_(
+    source: Annotated[str, Argument(help="A SQLite file, which may be in use.")],
+    target: Annotated[str, Argument(help="A new file, or a postgresql:// URL of the owner.")],
+) -> int:
+    """Copy a SQLite file with the data of every tenant, as a backup or to PostgreSQL.
+
+    What is written after the start is not copied. A PostgreSQL database must be empty.
+    """
+    from heedful.store.transfer import copy
+
+    done = copy(source, target)
+    total = sum(done.values())
+    old, new = shown(source), shown(target)
+    return answer(
+        {"source": old, "target": new, "rows": total, "tables": done},
+        Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
+        f"{new} has the {counted(total, 'row')} of {old}",
+        DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
+    )
+
+
+def migrate(
+    part: Annotated[str, PART] = "all",
+    role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
+) -> int:
+    """Update the schema of a PostgreSQL database, in one transaction.
+
+    Run it with the role that owns, or will own, the tables. The service needs another role. A
+    SQLite file needs no migration: heedful updates the file when opening it.
+    """
+    url = settings.settings().db
+    if not url.startswith(POSTGRES):
+        why = "a SQLite file is migrated when it is opened"
+        raise UsageError(f"{url} is no postgresql:// URL; {why}")
+    needs_psycopg()
+    from heedful.store import postgres
+
+    done = postgres.migrate(url, cast(postgres.Part, part), role)
+    applied, waiting = ([one._asdict() for one in steps] for steps in (done.applied, done.waiting))
+    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
+    words = f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} applied"
+    served = f"role {role} may serve; name it in the URL of the service" if role else ""
+    then = DOCTOR
+    if done.waiting:
+        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
+        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
+    return answer({**record, "schema": done.schema}, words, served, then)

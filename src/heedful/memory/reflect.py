@@ -1,4 +1,7 @@
-"""Reflect on an episode: a program finds the facts, and rules or a model write the lessons."""
+"""Reflect on an episode: a program finds the facts, and rules or a model write the lessons.
+
+Spans of traces arrive in pieces and in any order; a complete trace becomes an episode.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import asyncio
 import json
 import logging
 import sys
+import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
@@ -35,13 +40,17 @@ from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Db, Store
 from heedful.traces.episode import LOOP, Episode, Limits
 from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
+from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
 from heedful.traces.signals import Course, Signal, error_line, given_to
+from heedful.traces.spans import Piece, pieces
+from heedful.traces.spans import episodes as episodes_in
 
 _log = logging.getLogger("heedful")
 # The events stored of an episode that waits.
@@ -486,3 +495,65 @@ async def _record_failure(memory: Memory, digest: str, error: BaseException | No
         log_failure(FAILED, error)
     with suppress(StoreError):  # the first error is raised
         await memory.store.write(memory.scope, episodes.record_failure, digest, words)
+
+
+# Spans of a request; an exporter sends hundreds, a collector thousands.
+MOST = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for the rest of a trace, in seconds since its last span; all above 0.
+
+    A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters send spans
+    every 5 s. A trace whose root does not arrive is complete after `ending`.
+    """
+
+    settled: float = 15.0
+    ending: float = 3_600.0
+
+
+async def receive(
+    store: Store,
+    scope: Scope,
+    body: Any,
+    trust: Literal["external", "operator"] = "external",
+    bounds: Bounds = Bounds(),
+) -> Counter[str]:
+    """Store the spans of an export request; return how many spans were refused, by reason.
+
+    `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
+    """
+    received, refused = await asyncio.to_thread(_read, body)
+    refused.update(await store.write(scope, episodes.put_spans, received, trust, bounds))
+    return refused
+
+
+def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
+    if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
+        body = {"resourceSpans": [], **body}
+    try:
+        spans = from_request(body) if isinstance(body, bytes) else from_json(body)
+        received = list(islice(spans, MOST + 1))
+        if len(received) > MOST:
+            raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
+        return pieces(received)
+    except RecursionError as error:
+        raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
+
+
+async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> tuple[str, ...]:
+    """Make episodes of ended traces, and return the digests of the new ones. Raises StoreError.
+
+    Several processes may do so at once. A trace without steps of an agent makes no episode.
+    """
+    now = time.time()
+    digests: list[str] = []
+    bounds = now - patience.settled, now - patience.ending
+    for trace in await store.read(scope, episodes.ended_traces, *bounds):
+        spans = await store.read(scope, episodes.spans, trace.id)
+        built = await asyncio.to_thread(episodes_in, spans)
+        made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
+        if await episodes.finish_trace(store, scope, trace, made) and made:
+            digests.append(made.digest)
+    return tuple(digests)

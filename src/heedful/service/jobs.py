@@ -29,9 +29,8 @@ from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
-from heedful.memory.ingest import Patience, gather
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import reflect_waiting
+from heedful.memory.reflect import Patience, gather, reflect_waiting
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.store import episodes, lessons

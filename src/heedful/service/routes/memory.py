@@ -16,8 +16,7 @@ from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.memory.ingest import receive
-from heedful.memory.reflect import to_stored_episode
+from heedful.memory.reflect import receive, to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
