@@ -3,8 +3,9 @@
 `unlike.json` has for each check an instruction, the rule in words, and 20 tasks with the expected
 answer or ""; no two tasks of a check share a word. Each check stands on its own decorated function;
 all functions share one memory and take turns. A check counts for a model if, with its rule in the
-prompt, at least 80 % of the answers are right at once. The function `answer_anything` has all
-checks; each of them judges its own tasks.
+prompt, at least 80 % of the answers are right at once: the rule in words that a person chose
+(`rule`), or what the check says of the first wrong answer (`said`), which is all that memory can
+know. The function `answer_anything` has all checks; each of them judges its own tasks.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from typing import Any
 from bench.quality.answers import KeptModel, Live, opened, say
 from bench.quality.curve import Function, Made, Task, Tried, decorated, figures, new_memory, stream
 from bench.quality.rows import Row
-from heedful import Finding
+from heedful import Finding, Memory
 from heedful.models.contract import Message
 
 TASKS = Path(__file__).with_name("unlike.json")
 QUALIFIED = 0.8
 TOKENS = 40
 MOST = 20  # tasks of a check
-NO_FACE = "not available: no public face says under which key a rule was found"
+STRANGERS = 3  # keys without loops
 Findings = list[Finding]
 
 # The checks are written as people write them: messages that quote the answer and constant ones,
@@ -151,15 +152,20 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     tasks = [task for turn in zip(*(one.tasks for one in chosen), strict=True) for task in turn]
     arms: dict[str, list[Tried]] = {}
     async with opened(size, data, live) as model:
-        told = {one.name: await _told(one, model) for one in chosen}
-        hinted = {one.name: await _told(one, model, hint=True) for one in chosen}
-        names = [name for name, share in told.items() if share >= QUALIFIED]
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in told.items())
-        say(f"unlike {size}, the rule in the prompt: {shares}; qualified: {', '.join(names)}")
-        for arm, memory in (("retries", None), ("ours", new_memory())):
-            own = {one.name: decorated(one.name, one.tasks, model, memory) for one in chosen}
+        told = {one.name: await _told(one, one.rule, model) for one in chosen}
+        hinted = {one.name: await _told(one, one.rule, model, hint=True) for one in chosen}
+        said = {one.name: await _told(one, await _said(one, model), model) for one in chosen}
+        sets = {
+            words: [name for name, share in shares.items() if share >= QUALIFIED]
+            for words, shares in (("rule", told), ("said", said))
+        }
+        say(f"unlike {size}, qualified: {sets}")
+        memory = new_memory()
+        for arm, kept in (("retries", None), ("ours", memory)):
+            own = {one.name: decorated(one.name, one.tasks, model, kept) for one in chosen}
             call = partial(_call, own)
             arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
+        crossed, asked = await _crossed(memory, chosen)
         whole = decorated("anything", tasks, model, new_memory())
         call = partial(_call, {one.name: whole for one in chosen})
         arms["all"] = await stream(f"unlike {size} all", tasks, call, model)
@@ -171,24 +177,52 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     for name, share in told.items():
         key = f"unlike.{size}.{name}"
         rows += [Row(f"{key}.rule", share), Row(f"{key}.rule_as_hint", hinted[name])]
+        rows.append(Row(f"{key}.said", said[name]))
         rows += figures(key, of("ours", [name]), of("retries", [name]))
-    rows.append(Row(f"unlike.{size}.qualified", len(names), None, "1.5b: at least 5"))
-    for arm in ("ours", "all"):
-        rows += figures(f"unlike.{size}.{arm}", of(arm, names), of("retries", names))
-    return [*rows, Row(f"unlike.{size}.crossed", None, None, NO_FACE)]
+    for words, names in sets.items():
+        key = f"unlike.{size}.{words}"
+        rows.append(Row(f"{key}.qualified", len(names), None, ", ".join(names)))
+        for arm in ("ours", "all"):
+            rows += figures(f"{key}.{arm}", of(arm, names), of("retries", names))
+    about = f"{asked} tasks asked under another key, and under keys without loops"
+    return [*rows, Row(f"unlike.{size}.crossed", crossed, None, about)]
+
+
+async def _crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
+    """Count the rules that memory tells under a key whose function has another check."""
+    checks = {str(match.reflection): match.error_type for match in await memory.query(limit=100)}
+    keys = {one.name: f"{__package__}.curve.answer_{one.name}" for one in chosen}
+    keys |= {f"stranger {n}": f"{__package__}.stranger_{n}" for n in range(STRANGERS)}
+    crossed = asked = 0
+    for name, key in keys.items():
+        for number, task in enumerate(task for one in chosen for task in one.tasks):
+            briefing = await memory.brief(task.text, f"{name} {number}", memory_key=key)
+            rules = [one for one in briefing.choices if one.leg == "cause"]
+            crossed += sum(checks.get(str(one.lesson)) != name for one in rules)
+            asked += 1
+    return crossed, asked
+
+
+async def _said(one: Family, model: KeptModel) -> str:
+    """Return what the check says of the first wrong answer; "" if all are right."""
+    for task in one.tasks:
+        turns = [Message("system", one.instruction), Message("user", task.text)]
+        for wrong in task.judge((await model.complete(turns, max_tokens=TOKENS)).text):
+            return ". ".join(filter(None, (wrong.message, wrong.fix)))
+    return ""
 
 
 async def _call(functions: Mapping[str, Function], task: Task, made: Made) -> None:
     await functions[task.group](task.text, made)
 
 
-async def _told(one: Family, model: KeptModel, hint: bool = False) -> float:
+async def _told(one: Family, rule: str, model: KeptModel, hint: bool = False) -> float:
     """Return the share of tasks right at once with the rule, in the prompt or as a hint."""
 
     async def ask(task: Task, made: Made) -> None:
-        system, user = f"{one.instruction} {one.rule}", task.text
+        system, user = f"{one.instruction} {rule}", task.text
         if hint:
-            system, user = one.instruction, f"{one.rule}\n\n{task.text}"
+            system, user = one.instruction, f"{rule}\n\n{task.text}"
         turns = [Message("system", system), Message("user", user)]
         made.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
 
