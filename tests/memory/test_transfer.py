@@ -411,7 +411,7 @@ async def test_a_crafted_export_reaches_nothing_else():
     assert [one.example for one in await other.recall(TASK)] == [PARCEL]
 
 
-LABEL = "write the colour of each cup on its own white label"
+LABEL = "write the colour of each cup on its own white label, then"
 
 
 @pytest.mark.parametrize("vouched", [False, True])

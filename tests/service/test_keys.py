@@ -121,7 +121,7 @@ def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):
 def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
     for n in range(3):
         made(api, name=f"key {n}")
-    look = api.setup.store.apart
+    look = api.setup.store.read
     whole = api.run(look(Scope("acme"), keys.verify_audit))
     assert (whole.rows, whole.broken) == (3, 0)
     changed(api.setup.store.url, tamper)

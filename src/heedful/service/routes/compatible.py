@@ -235,7 +235,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     return {**reflection, **stored}
 
 
-@reflections.post("/query", response_model=dict[str, list[dict[str, Any]]])
+@reflections.post("/query", response_model=dict[str, Any])
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
     """Return reflections and strategies that fit a text; without a text, the most important.
 

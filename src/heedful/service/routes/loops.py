@@ -25,6 +25,7 @@ from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
 from heedful.loop.policies import policy
 from heedful.loop.record import Finding
 from heedful.loop.replay import compare
+from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
@@ -206,12 +207,12 @@ async def _check(spec: Spec, setup: Setup) -> Check:
             raise InvalidInput(what, spec[path], "data or left out: it is no path")
     check = _Apart(name, spec, setup.turns)
     try:
-        refusal = await check.run(START, _refusal)
+        refusal, names = await check.run(START, _try)
     except TimeoutError as error:
         raise InvalidInput(f"check {name!r}", "too complex", "simpler") from error
     if refusal:
         raise UsageError(refusal)
-    return check
+    return replace(check, names=names)
 
 
 class _Aside:
@@ -244,6 +245,7 @@ class _Apart:
     name: str
     spec: Spec
     turns: Semaphore
+    names: tuple[str, ...] = ()
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
         try:
@@ -261,13 +263,12 @@ class _Apart:
                     return await run()
 
 
-def _refusal(spec: Spec) -> str:
-    """Return the reason why a check cannot be made, or ""."""
+def _try(spec: Spec) -> tuple[str, tuple[str, ...]]:
+    """Return why a check cannot be made, or "", and the names under which it reports."""
     try:
-        loading.load(spec)
+        return "", check_names([loading.load(spec)])
     except UsageError as error:
-        return str(error)
-    return ""
+        return str(error), ()
 
 
 def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
