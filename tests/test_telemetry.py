@@ -149,6 +149,7 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
     assert "no rule was broken under the key" in last["heedful.silence"]
     second = await heedful.run("ok", **{**given, "generate": model()})
     [*_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    assert second.briefing is not None
     assert last["heedful.told"] == tuple(one.name for one in second.briefing.choices)
     for said in ("say ok", "no is not ok"):
         assert (said in everything) is content

@@ -30,6 +30,7 @@ from typing import Any
 import heedful
 from bench.quality.answers import say
 from bench.quality.rows import Row, read
+from heedful.lessons.lesson import Trust
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
 EDITS = ("edit", "write", "multiedit", "notebookedit", "apply_patch", "str_replace", "replace")
@@ -41,6 +42,8 @@ ARMS = {
     "again": "this command failed the last time it was used",
     "always": "always, once anything failed here",
 }
+# A session of one's own: its user and its tools are trusted.
+TRUST: Mapping[str, Trust] = {"user": "operator", "tool": "measured"}
 NO_FACE = "not available: Memory has no method `before`"
 Key = tuple[str, str]
 
@@ -211,7 +214,7 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
 
 async def _replayed(name: str, sessions: Sequence[Session]) -> Counter[str]:
     """Replay one environment against one memory."""
-    scope, own = heedful.Scope(project=name), {"user": "operator", "tool": "measured"}
+    scope, own = heedful.Scope(project=name), TRUST
     memory = heedful.Memory(":memory:", scope, holdout=0, trust=own)
     plain = heedful.Memory(":memory:", scope, holdout=0)
     replay = _Replay(memory, plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -65,8 +65,9 @@ async def test_what_a_check_answers_becomes_findings(check, messages):
     result = await heedful.run(
         "t", generate=lambda task: "Ann Miller", checks=[check], policy=policy, store=None
     )
-    found = result.loop.attempts[0].evaluation.findings
-    assert [finding.message for finding in found] == messages
+    judged = result.loop.attempts[0].evaluation
+    assert judged is not None
+    assert [finding.message for finding in judged.findings] == messages
     assert result.passed is not bool(messages)
 
 

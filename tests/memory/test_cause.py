@@ -96,7 +96,7 @@ def stage(agent: Agent) -> Ask:
 
 def outside(agent: Agent) -> Ask:
     async def asked(task: str) -> None:
-        options = {"checks": [severity], "policy": TWO, "memory_key": "triage"}
+        options: Any = {"checks": [severity], "policy": TWO, "memory_key": "triage"}
         loop = await open_loop(task, task, memory=agent.memory, **options)
         while not loop.ended:
             await loop.report(agent.answer(loop.hint))
@@ -126,7 +126,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     here = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
     store: dict[str, Any] = {"memory": in_memory(), "store": None}
-    defaults = {(severity,): here, (lambda *_: None,): "", (severity, bool): ""}
+    defaults: dict[Any, str] = {(severity,): here, (lambda *_: None,): "", (severity, bool): ""}
     for checks, key in defaults.items():  # a model has the key of its checks
         assert Run("t", generate=ScriptedModel(), checks=checks, **store).memory_key == key
     bound = Agent.answer.__get__(object())
@@ -139,7 +139,10 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
         (lambda *_: None, ""),
         (model, ""),
         (Writer(model), ""),
-        (functools.partial(Writer(model).messages, None), "heedful.drive.generate.Writer.messages"),
+        (
+            functools.partial(Writer(model).messages, Context("t")),
+            "heedful.drive.generate.Writer.messages",
+        ),
     ]
     assert [key_of(made) for made, _ in cases] == [key for _, key in cases]
     session: dict[str, Any] = {"__name__": "__main__"}
@@ -231,7 +234,7 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 @pytest.mark.parametrize("apart", [False, True])
 async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(store, apart):
     loop = Breaking(store)
-    more = {"store": None} if apart else {}
+    more: dict[str, Any] = {"store": None} if apart else {}
     await loop("K", "a", **more)
     told = [len(await loop("K", **more)) for _ in range(QUIET + 2 * TURN)]
     assert told == [1] * QUIET + [1, 0, 0, 0, 0] * 2

@@ -195,7 +195,7 @@ async def of_loops(story: Story) -> None:
     assert await story.over(runs.stages_of, SCOPE, "run", ["mix"]) == {}
     made = await story.over(runs.report_of, SCOPE, "run")
     assert made.pipeline == "bake"
-    told = Briefing("key", choices=(Choice("closest", 7, "rule", "likeness", "cosine", 0.4),))
+    told = Briefing("key", choices=(Choice("closest", 7, "rule", "likeness", 0.4, "cosine"),))
     for one in (told, Briefing()):
         await write(loops.brief, "a", one)
     assert (await read(loops.read, "a")).briefing == told
@@ -223,7 +223,7 @@ async def of_episodes(story: Story) -> None:
     assert len((await read(episodes.failures_of, failed)).failures) == 1
     assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
-    session = "d9", head, [], [lesson("it came back")]
+    session: Any = "d9", head, [], [lesson("it came back")]
     assert len(await write(episodes.record_session, *session)) == 1
     assert await write(episodes.record_session, *session) == []
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
