@@ -145,7 +145,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: once(evaluate=lambda *_: 0.7), errors.CheckFailed, r"Evaluation\(scores="),
     *((lambda a=a: once(checks=[lambda _: a]), errors.CheckFailed, "Finding.*texts.*Evaluation")
       for a in (0.7, b"no", {"text": 1}, [3])),
-    (lambda: self_correcting([lower]), errors.InvalidInput, "checks="),
+    (lambda: self_correcting(cast("Any", [lower])), errors.InvalidInput, "checks="),
     (lambda: self_correcting(check=[]), errors.UnknownName, r"did you mean 'checks'\?"),
     (lambda: self_correcting(on_exausted="best"), errors.UnknownName, "mean 'on_exhausted'"),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),

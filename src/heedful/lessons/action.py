@@ -69,7 +69,7 @@ class Action:
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     """Return an action: a tool with its arguments, as JSON data or as the text of a command.
 
-    >>> one = action("Bash", {"command": "npm run build --prefix /home/ann/app --port 8080"})
+    >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app --port 8080"})
     >>> one.whole == action("bash", "npm run build --prefix /srv/app --port 9090").whole
     True
     """
