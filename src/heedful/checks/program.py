@@ -199,9 +199,6 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
     return tuple(sides)
 
 
-# Running
-
-
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
     import asyncio
     import subprocess
@@ -250,9 +247,6 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
         said = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {said}")
     return records, code if in_time else None
-
-
-# Judging
 
 
 def _findings(check: PythonTests, records: list[Record], code: int | None) -> Iterator[Finding]:

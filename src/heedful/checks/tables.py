@@ -138,9 +138,6 @@ def load_package(name: str, purpose: str) -> Any:
         raise PackageMissing(purpose, name.partition(".")[0], "frames") from error
 
 
-# Data in memory
-
-
 def _open_mapping(data: Mapping[Any, Any]) -> Table:
     """Open a mapping: its lists are columns; without lists, the mapping is one row."""
     columns = {str(name): _as_column(value) for name, value in data.items()}
@@ -219,8 +216,6 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
     return _open_columns({name: frame.get_column(native) for name, native in columns.items()})
 
-
-# Files
 
 WHOLE = "write the complete file again"
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)

@@ -208,8 +208,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
 
-    # Memory
-
     async def remember(
         self,
         error_type: str,

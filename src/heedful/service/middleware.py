@@ -102,8 +102,6 @@ def _check_form(body: bytes, kind: str, most: int) -> None:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
 
 
-# Rate and capacity
-
 KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten
 
 
@@ -158,8 +156,6 @@ class Capacity:
             self._taken[tenant] -= 1
             self._taken += Counter()  # removes tenants without a request
 
-
-# Idempotency
 
 ONCE = "Idempotency-Key"
 LONGEST = 255
@@ -224,8 +220,6 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
     headers["content-length"] = str(len(body))
     return {**made, "headers": [*headers.items()], "body": body.decode("latin-1")}
 
-
-# The entrance
 
 # Paths that need no key, because they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")

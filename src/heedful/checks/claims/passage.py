@@ -257,9 +257,6 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
     return best[1:]
 
 
-# Dates, names, superlatives and statements
-
-
 def _dates(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each weekday and date, supported if the evidence has a matching date."""
     evidence = sentence.evidence
