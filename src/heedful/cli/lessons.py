@@ -85,7 +85,6 @@ def seen(
 
 
 def _describe_lessons(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines with lessons and their whole texts."""
     for one in found:
         counts = "".join(f", {name} {one[name]}" for name in ("helped", "hurt") if one.get(name))
         state = f"{one['state']}, pinned" if one.get("pinned") else one["state"]

@@ -313,7 +313,6 @@ def reflect(
     damage: UsageError | None = None
 
     async def work(store: Store) -> None:
-        """Fill `results`."""
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:

@@ -74,7 +74,6 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
 
 
 async def _serve(values: config.Settings) -> None:
-    """Serve until a signal. Raises HeedfulError."""
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
@@ -144,7 +143,6 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
-    """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
     facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}

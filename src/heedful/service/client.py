@@ -156,8 +156,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
         return _read(kind, await self.call(method, *path, **options))
 
-    # Loops: this process makes the attempts, and the service decides.
-
     async def open(
         self,
         loop: str,

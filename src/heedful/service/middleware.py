@@ -324,7 +324,6 @@ class _Response:
         self.status = 0
 
     async def send(self, message: Message) -> None:
-        """Send one ASGI message of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
