@@ -115,8 +115,6 @@ def strip_fence(text: str) -> str:
     return text
 
 
-# Taking tests apart
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 

@@ -42,7 +42,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
 RULES = "none: rules write the lessons"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
-LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
@@ -114,7 +113,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
         checks={name: load(spec) for name, spec in values.checks.items()},
         holdout=values.holdout,
         max_entries=values.max_entries,
-        limits=Limits(**values.model_dump(include=LIMITS)),
+        limits=Limits(**values.model_dump(include={"body", "traces", "rate"})),
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
     )
