@@ -76,18 +76,14 @@ class Table:
         """Yield blocks of rows: one list of cells for each of `names`. Raises TableError."""
         for name in names:
             if name not in self.columns:
-                raise self.missing_column(name)
+                more = len(self.columns) - 20
+                there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
+                what = f"there is no column {name!r}; there are: {there or 'none'}"
+                raise TableError("missing column", what, f"write a column called {name!r}")
             if (count := self.columns.count(name)) > 1:
                 what = f"{count} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a different name")
         return self.read(names)
-
-    def missing_column(self, name: str) -> TableError:
-        more = len(self.columns) - 20
-        there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
-        what = f"there is no column {name!r}; there are: {there or 'none'}"
-        fix = f"write a column called {name!r}"
-        return TableError("missing column", what, fix)
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:

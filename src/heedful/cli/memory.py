@@ -179,9 +179,7 @@ def dream(
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
     one = ask(partial(consolidate, **options), stopped="stopped; nothing was changed")
-    then: list[object] = ["lessons"]
-    if one.done:
-        then = ["dream", "show", one.id]
+    then: list[object] = ["dream", "show", one.id] if one.done else ["lessons"]
     return _answer_dream(one, repeated() if one.done and dry_run else following(*then))
 
 

@@ -40,7 +40,6 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
-RULES = "none: rules write the lessons"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
@@ -258,7 +257,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
         if not once:
             many = counted(options["concurrency"], "job")
             say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {model.name if model is not None else RULES}")
+        say(f"model: {model.name if model is not None else 'none: rules write the lessons'}")
         try:
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
