@@ -321,11 +321,7 @@ AUDIT = columns("action subject by detail n at")
 
 
 def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
-    """Open the store; return the result of `work`.
-
-    An audit `entry` is written in the same transaction as the data that `work` writes. `new`
-    allows a database file that does not exist yet.
-    """
+    """Return the result of `work`; the audit `entry` is written in the transaction of `work`."""
     values = config.settings()
 
     async def call(store: Store) -> T:

@@ -147,7 +147,6 @@ class LoopView:
         }
 
     def _judged(self) -> dict[str, Any]:
-        """Return the scores, bias tags and personas of the attempt that was decided about."""
         made = self.loop.attempts if self.number else ()
         attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()

@@ -130,10 +130,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and retry it if the service is unreachable or busy; return the answer.
-
-        Raises Unreachable if the last try gets no answer.
-        """
+        """Send a request; retry it if the service is unreachable or busy. Raises Unreachable."""
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))

@@ -80,11 +80,7 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415.
-
-    `kind` is the media type. `most` is the limit in bytes; a body may have at most `most` / `DENSE`
-    lists and objects.
-    """
+    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})

@@ -95,10 +95,7 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
-
-    Raises TraceFileError.
-    """
+    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf."""
     if CONTROLS.isdisjoint(file.peek(4_096)):
         yield from _json(name, file, most)
     else:

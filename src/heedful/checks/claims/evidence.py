@@ -248,10 +248,7 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield the rows of a mapping.
-
-    These are a row for each of several nested mappings with similar keys, and a row for the rest.
-    """
+    """Yield a row for each of several nested mappings with similar keys, and one for the rest."""
     nested = {name: set(v) for name, v in value.items() if isinstance(v, Mapping) and v}
     shape = next(iter(nested.values()), set())
     alike = [name for name, keys in nested.items() if 2 * len(keys & shape) >= len(keys | shape)]
