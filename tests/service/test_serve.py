@@ -135,7 +135,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
         (("--port", "70000"), 2, "--port is 70000"),
         (("--port", "TAKEN"), 2, "Address already in use"),
         (("--db", "postgresql://h@db/h", "--workers", "3"), 2, "heedful worker --concurrency 3"),
-        (("--db", "/dev/null/heedful.db"), 4, "/dev/null"),
+        (("--db", "nowhere/heedful.db"), 4, "nowhere/heedful.db cannot be opened"),
     ],
 )
 def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, code, told):

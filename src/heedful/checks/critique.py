@@ -140,10 +140,6 @@ ROLES: Mapping[str, Role] = {
 }
 """The roles that come with heedful, by name."""
 
-
-# Asking a model
-
-
 _RULES = """You are a critic. You judge a candidate, which somebody else wrote.
 
 {instruction}

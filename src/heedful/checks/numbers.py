@@ -89,9 +89,6 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-# The cells of a column
-
-
 @dataclass(slots=True)
 class Column:
     """Statistics of one column, updated batch by batch.
@@ -299,9 +296,6 @@ def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None)
     return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
 
-# Results files
-
-
 def _require_time(newer_than: float | None) -> None:
     if newer_than is not None:
         check_number("newer_than", newer_than, 0, 2.5e11)  # the year 9892: dates end soon after
@@ -357,9 +351,6 @@ def results(
             yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
 
     return TableCheck("results", path, judge, (RESULTS,))
-
-
-# Predictions
 
 
 def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:

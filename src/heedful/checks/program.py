@@ -115,8 +115,6 @@ def strip_fence(text: str) -> str:
     return text
 
 
-# Taking tests apart
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 
@@ -199,9 +197,6 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
     return tuple(sides)
 
 
-# Running
-
-
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
     import asyncio
     import subprocess
@@ -250,9 +245,6 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
         said = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {said}")
     return records, code if in_time else None
-
-
-# Judging
 
 
 def _findings(check: PythonTests, records: list[Record], code: int | None) -> Iterator[Finding]:

@@ -76,18 +76,14 @@ class Table:
         """Yield blocks of rows: one list of cells for each of `names`. Raises TableError."""
         for name in names:
             if name not in self.columns:
-                raise self.missing_column(name)
+                more = len(self.columns) - 20
+                there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
+                what = f"there is no column {name!r}; there are: {there or 'none'}"
+                raise TableError("missing column", what, f"write a column called {name!r}")
             if (count := self.columns.count(name)) > 1:
                 what = f"{count} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a different name")
         return self.read(names)
-
-    def missing_column(self, name: str) -> TableError:
-        more = len(self.columns) - 20
-        there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
-        what = f"there is no column {name!r}; there are: {there or 'none'}"
-        fix = f"write a column called {name!r}"
-        return TableError("missing column", what, fix)
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
@@ -136,9 +132,6 @@ def load_package(name: str, purpose: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise PackageMissing(purpose, name.partition(".")[0], "frames") from error
-
-
-# Data in memory
 
 
 def _open_mapping(data: Mapping[Any, Any]) -> Table:
@@ -219,8 +212,6 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
     return _open_columns({name: frame.get_column(native) for name, native in columns.items()})
 
-
-# Files
 
 WHOLE = "write the complete file again"
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)

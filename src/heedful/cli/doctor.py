@@ -75,7 +75,6 @@ def doctor() -> int:
 
 
 def _report(signs: Sequence[Sign]) -> int:
-    """Print the results of the checks. Return 1 if a check failed, otherwise 0."""
     well = all(sign.well for sign in signs)
     lines = []
     for sign in signs:
@@ -120,7 +119,6 @@ def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> 
 
 
 def _database(values: config.Settings) -> list[Sign]:
-    """Check the database: what opening it checks, then its contents and its queue."""
     if not config.exists(values.db):
         found = f"{values.db} does not exist yet; heedful run creates it"
         return [Sign("database", True, found)]
@@ -130,7 +128,6 @@ def _database(values: config.Settings) -> list[Sign]:
 
 
 async def _queue(values: config.Settings) -> Sign:
-    """Check the queue for jobs that have stalled or failed."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queued:

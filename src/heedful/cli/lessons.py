@@ -30,10 +30,9 @@ from heedful.traces.signals import error_lines
 WORDS = 200  # characters of a text that are shown
 WHOLE = 10_000  # bytes of a file that are looked up whole; of a longer file, its error lines
 LONGEST_NAME = 1_000
+READ = 1_000_000  # bytes of a task on standard input
 SEEN = "make 2>&1 | heedful seen"
 WAITS = "\nNot shown: what tools or documents wrote waits in quarantine until it is released."
-
-
 REMOVED = columns(
     "lesson state why id seen last_of_use",
     lesson="text",
@@ -85,7 +84,6 @@ def seen(
 
 
 def _describe_lessons(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines with lessons and their whole texts."""
     for one in found:
         counts = "".join(f", {name} {one[name]}" for name in ("helped", "hurt") if one.get(name))
         state = f"{one['state']}, pinned" if one.get("pinned") else one["state"]
@@ -151,7 +149,7 @@ def recall(
     key: Annotated[str, Option(help="The memory key whose rules count, with --why.")] = "",
 ) -> int:
     """Show the accepted answers that memory recalls for a task."""
-    query = _text_of(task)
+    query = sys.stdin.buffer.read(READ).decode("utf-8", "replace") if task == "-" else task
     if why:
 
         async def considered(memory: Memory) -> Briefing:
@@ -175,13 +173,6 @@ def recall(
             texts["lesson"] = one.lesson
         lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
     return answer({"examples": found, "spaces": spaces}, *(lines or ["nothing related"]))
-
-
-def _text_of(argument: str) -> str:
-    """Return `argument`, or for `-` at most 1,000,000 bytes of standard input as text."""
-    if argument != "-":
-        return argument
-    return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
 async def check_spaces(memory: Memory) -> Spaces | None:

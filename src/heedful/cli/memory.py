@@ -20,7 +20,7 @@ from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
 from heedful.errors import ModelError, ModelUnavailable, UsageError
-from heedful.lessons.consolidate import VETOES, Proposal
+from heedful.lessons.consolidate import VETOES
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import FIRST
@@ -179,9 +179,7 @@ def dream(
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
     one = ask(partial(consolidate, **options), stopped="stopped; nothing was changed")
-    then: list[object] = ["lessons"]
-    if one.done:
-        then = ["dream", "show", one.id]
+    then: list[object] = ["dream", "show", one.id] if one.done else ["lessons"]
     return _answer_dream(one, repeated() if one.done and dry_run else following(*then))
 
 
@@ -221,21 +219,19 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
 
 
 def _dream_document(one: Dream) -> dict[str, Any]:
-    """Return a dream as JSON data, with the differences between merged texts."""
-    proposals = [{**asdict(each), "differs": _differences(one, each)} for each in one.proposals]
+    """Return a dream as JSON data, with how the text of each merged lesson differs."""
+    proposals = []
+    for each in one.proposals:
+        into = one.texts.get(each.survivor, "")
+        members = (id for id in each.members if into and id in one.texts)
+        differs = {id: difference(one.texts[id], into) for id in members}
+        proposals.append({**asdict(each), "differs": differs})
     return {**asdict(one), "after": one.after, "nothing": one.nothing, "proposals": proposals}
 
 
 def _answer_dream(one: Dream, then: str) -> int:
     document = _dream_document(one)
     return answer(document, page("dream", VETOES=VETOES, **document), then)
-
-
-def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
-    """Return, for each merged lesson's id, how its text differs from the survivor's text."""
-    into = one.texts.get(proposal.survivor, "")
-    members = (id for id in proposal.members if into and id in one.texts)
-    return {id: difference(one.texts[id], into) for id in members}
 
 
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
@@ -313,7 +309,6 @@ def reflect(
     damage: UsageError | None = None
 
     async def work(store: Store) -> None:
-        """Fill `results`."""
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:

@@ -30,6 +30,7 @@ from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 
+BEYOND = "cannot tell: loops whose record is too short to show how they would have ended"
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
 
 
@@ -76,7 +77,9 @@ def replay(
     return answer(
         {"recorded": loops.document(whole), "policies": documents, "notes": notes},
         f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
-        *(*_describe_figures([whole, *figures]), *notes),
+        Table(FIGURES, [whole, *figures]),
+        BEYOND if any(one.beyond for one in figures) else "",
+        *notes,
     )
 
 
@@ -88,12 +91,6 @@ FIGURES = columns(
     quality=lambda one: f"{one.quality:.3f}",
     cannot_tell="beyond",
 )
-
-
-def _describe_figures(rows: Sequence[Figures]) -> Iterator[object]:
-    yield Table(FIGURES, rows)
-    if any(one.beyond for one in rows):
-        yield "cannot tell: loops whose record is too short to show how they would have ended"
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
@@ -170,7 +167,6 @@ def read_records(source: str | None) -> list[RecordedLoop]:
         return read_file(Path(source))
     values = config.settings(db=source)
     scope = config.scope_of(values)
-
     try:
         newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:

@@ -318,7 +318,6 @@ def demo(
     if pipeline and (full or tasks):
         raise errors.InvalidInput("--pipeline", "with --full or --tasks", "without both of them")
     out = out or Path("out/pipeline" if pipeline else "out/demo")
-
     last = f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
     package = ModuleType(EXAMPLES)
     package.__path__ = [str(examples_folder())]

@@ -40,9 +40,7 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
-RULES = "none: rules write the lessons"
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
-LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
@@ -74,7 +72,6 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
 
 
 async def _serve(values: config.Settings) -> None:
-    """Serve until a signal. Raises HeedfulError."""
     from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with config.stored(values, new=True) as store:
@@ -115,7 +112,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
         checks={name: load(spec) for name, spec in values.checks.items()},
         holdout=values.holdout,
         max_entries=values.max_entries,
-        limits=Limits(**values.model_dump(include=LIMITS)),
+        limits=Limits(**values.model_dump(include={"body", "traces", "rate"})),
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
     )
@@ -144,7 +141,6 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
-    """Return the lines that are printed when the service listens."""
     from heedful import __version__
 
     facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}
@@ -261,7 +257,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
         if not once:
             many = counted(options["concurrency"], "job")
             say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {model.name if model is not None else RULES}")
+        say(f"model: {model.name if model is not None else 'none: rules write the lessons'}")
         try:
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
@@ -325,11 +321,7 @@ AUDIT = columns("action subject by detail n at")
 
 
 def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
-    """Open the store; return the result of `work`.
-
-    An audit `entry` is written in the same transaction as the data that `work` writes. `new`
-    allows a database file that does not exist yet.
-    """
+    """Return the result of `work`; the audit `entry` is written in the transaction of `work`."""
     values = config.settings()
 
     async def call(store: Store) -> T:

@@ -160,7 +160,10 @@ def _database(file: Path, values: Settings) -> str:
     with file.open("rb") as opened:
         found = _FOLDER.search(opened.read(HEAD))
     root = config.repository(Path(found[1].decode("utf-8", "replace"))) if found else None
-    return str((root or Path.home() / ".heedful") / config.DATABASE)
+    if root is None:
+        root = Path.home() / ".heedful"
+        root.mkdir(parents=True, exist_ok=True)
+    return str(root / config.DATABASE)
 
 
 async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> None:

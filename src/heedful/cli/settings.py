@@ -167,11 +167,10 @@ def repository(folder: Path) -> Path | None:
 
 
 def prepare(db: str) -> str:
-    """Return the name of a database; of a new file, make its folder, and let git ignore it."""
+    """Return the name of a database; let git ignore a new file in the root of a repository."""
     path = Path(db).absolute()
     if db.startswith(POSTGRES) or db == ":memory:" or path.exists():
         return db
-    path.parent.mkdir(parents=True, exist_ok=True)
     if (path.parent / ".git").is_dir():
         ignored = path.parent / ".git" / "info" / "exclude"
         ignored.parent.mkdir(exist_ok=True)

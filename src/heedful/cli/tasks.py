@@ -22,6 +22,7 @@ from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, check_goals, clean
 from heedful.loop.stop import check_names
 from heedful.redact import redact
+from heedful.traces.reading import refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
@@ -190,7 +191,7 @@ def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> 
         if not line.strip():
             continue
         try:
-            value = json.loads(line, parse_constant=_refuse)
+            value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             what = str(error)
             if isinstance(error, RecursionError):
@@ -200,10 +201,6 @@ def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> 
             raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
         entries.append((number, value))
     return entries
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 _PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}

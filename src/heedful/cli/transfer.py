@@ -19,8 +19,6 @@ from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.store import Store
 
-KB = 1_000
-
 
 def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> int:
     """Write all lessons to a file, for another machine or another person.
@@ -29,7 +27,7 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
     file is complete. `heedful db copy` copies sightings, rulings and the proof, too.
     """
     done = settings.ask(lambda memory: memory.export(str(file)))
-    words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
+    words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / 1_000:,.0f} KB"
     then = following("import", file, db="another.db")
     return answer({"file": str(file), **asdict(done)}, words, then)
 

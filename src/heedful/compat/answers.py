@@ -105,7 +105,6 @@ class LoopView:
         return actors[0] if actors else ""
 
     def _limits(self) -> dict[str, Any]:
-        """Return the fields about the decision, its reasons and the reruns."""
         rules = stop.flat(self.policy.rules)
         limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
         most, count = min(limits, default=None), max(0, self.number - 1) + self.again
@@ -148,7 +147,6 @@ class LoopView:
         }
 
     def _judged(self) -> dict[str, Any]:
-        """Return the scores, bias tags and personas of the attempt that was decided about."""
         made = self.loop.attempts if self.number else ()
         attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()

@@ -111,11 +111,10 @@ class LoopGuardrails:
 _RERUN = (
     "alignment_threshold drift_threshold max_reruns fatigue_threshold bias_repetition_threshold"
 )
-_FATIGUE = "base_increment improvement_threshold decay_rate critical_threshold max_fatigue"
 _DEFAULTS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
 RERUN_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _RERUN.split()}
-FATIGUE_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _FATIGUE.split()}
+FATIGUE_CONFIG: dict[str, Any] = {k: v for k, v in _DEFAULTS.items() if k not in RERUN_CONFIG}
 FOLLOWS = "guardrails"  # the name of the policy of a loop that follows the limits of each call
 
 

@@ -131,7 +131,6 @@ def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _trace_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield the traces of a list, or a single trace."""
     try:
         whole = json.load(file)
     except (ValueError, RecursionError) as error:

@@ -330,7 +330,6 @@ async def query_reflections(
 
 
 def _row(match: Match) -> dict[str, Any]:
-    """Return the record of a reflection or a strategy in memory."""
 
     def of(name: str, empty: Any) -> Any:  # an import may contain anything
         value = match.meta.get(name)

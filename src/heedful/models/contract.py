@@ -102,7 +102,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name of the model, for example `embedded` or `openai:gpt-5`."""
-        ...
 
     async def complete(
         self,
@@ -114,11 +113,9 @@ class Model(Protocol):
         seed: int = 0,
     ) -> Answer:
         """Answer the chat, in JSON if there is a `schema` (a JSON Schema). Raises ModelError."""
-        ...
 
     async def close(self) -> None:
         """Release the model's resources; a second call does nothing."""
-        ...
 
 
 @runtime_checkable
@@ -128,16 +125,13 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """The name of the vector space; vectors of different spaces are never compared."""
-        ...
 
     @property
     def dimensions(self) -> int:
         """The number of components of each vector."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return one vector of Euclidean length 1 for each text, in order. Raises ModelError."""
-        ...
 
 
 # The estimate divided by the true count of the tokenizer of Qwen2.5, lowest to highest, for texts

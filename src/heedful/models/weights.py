@@ -176,8 +176,6 @@ def _use(weights: Weights, path: Path, target: Path) -> Path:
     raise WeightsError(weights.name, f"the file {path} {why}")
 
 
-# Fetching
-
 # Called with the bytes done and the current step; raises WeightsError after a cancellation.
 Tell = Callable[[int, str], None]
 

@@ -57,8 +57,6 @@ def application(setup: Setup) -> FastAPI:
     return app
 
 
-# The description
-
 JSON = "application/json"
 _DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
 # "METHOD path" -> an example of the "request" and of the answer with each status of success.
@@ -88,9 +86,6 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     for path, item in spec["paths"].items():
         for method, operation in item.items():
             yield path, method, operation
-
-
-# Listening
 
 
 def bound(host: str, port: int) -> socket.socket:

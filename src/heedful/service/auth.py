@@ -165,7 +165,6 @@ Writing = Annotated[Caller, Depends(Needs("write"))]
 Approving = Annotated[Caller, Depends(Needs("approve"))]
 Administering = Annotated[Caller, Depends(Needs("admin"))]
 
-
 Limit = Annotated[int, Query(ge=1, le=200, description="The largest number of rows.")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="`next` of the previous page.")]
 

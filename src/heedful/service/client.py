@@ -130,10 +130,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and retry it if the service is unreachable or busy; return the answer.
-
-        Raises Unreachable if the last try gets no answer.
-        """
+        """Send a request; retry it if the service is unreachable or busy. Raises Unreachable."""
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
@@ -155,8 +152,6 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
         return _read(kind, await self.call(method, *path, **options))
-
-    # Loops: this process makes the attempts, and the service decides.
 
     async def open(
         self,
@@ -207,8 +202,6 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def explain(self, loop: str) -> str:
         """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
-
-    # Memory
 
     async def remember(
         self,

@@ -80,11 +80,7 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415.
-
-    `kind` is the media type. `most` is the limit in bytes; a body may have at most `most` / `DENSE`
-    lists and objects.
-    """
+    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
@@ -101,8 +97,6 @@ def _check_form(body: bytes, kind: str, most: int) -> None:
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
 
-
-# Rate and capacity
 
 KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten
 
@@ -158,8 +152,6 @@ class Capacity:
             self._taken[tenant] -= 1
             self._taken += Counter()  # removes tenants without a request
 
-
-# Idempotency
 
 ONCE = "Idempotency-Key"
 LONGEST = 255
@@ -224,8 +216,6 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
     headers["content-length"] = str(len(body))
     return {**made, "headers": [*headers.items()], "body": body.decode("latin-1")}
 
-
-# The entrance
 
 # Paths that need no key, because they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
@@ -330,7 +320,6 @@ class _Response:
         self.status = 0
 
     async def send(self, message: Message) -> None:
-        """Send one ASGI message of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)

@@ -85,9 +85,6 @@ May = Literal["read", "recall", "write", "approve", "admin"]
 Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 
-# Loops
-
-
 class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
@@ -258,9 +255,6 @@ def loop_record(stored: StoredLoop) -> Document:
     }
 
 
-# Episodes
-
-
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 
@@ -281,8 +275,6 @@ class NewEpisode(Body):
 
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
-
-# Lessons
 
 
 class NewExample(BaseModel):
@@ -347,9 +339,6 @@ class ActionQuestion(Body):
 
 
 ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
-
-
-# Recall and proof
 
 
 class RecallRequest(Body):
@@ -425,8 +414,6 @@ class ProofAnswer:
     holdout: float
 
 
-# Quarantine
-
 QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
 
@@ -436,9 +423,6 @@ class Revocation(Body):
     source: Annotated[Text, Field(min_length=1, max_length=500)]
     why: Short = ""
     dry_run: bool = False
-
-
-# Keys
 
 
 class NewKey(Body):

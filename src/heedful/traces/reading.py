@@ -28,8 +28,6 @@ MARKS = {
 }
 # The line where a value begins (0 if unknown), and the value.
 Values = Iterator[tuple[int, Any]]
-
-
 _READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
 FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
     reader.source: reader for reader in _READERS
@@ -97,10 +95,7 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
-
-    Raises TraceFileError.
-    """
+    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf."""
     if CONTROLS.isdisjoint(file.peek(4_096)):
         yield from _json(name, file, most)
     else:
@@ -138,11 +133,12 @@ def _parsed(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
         whole = text.decode("utf-8-sig").rstrip("\r\n")
-        return json.loads(whole, parse_constant=_refuse_constant)
+        return json.loads(whole, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {_problem(error)}") from error
 
 
-def _refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Raise ValueError: NaN and Infinity are not JSON, although Python reads them."""
     raise ValueError(f"{name} is not JSON")

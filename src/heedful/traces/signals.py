@@ -260,7 +260,7 @@ def _stripped(line: str) -> str:
     return _TIME.sub("", _MARK.sub("", line[:LONGEST])).rstrip()
 
 
-def error_text(failure: str, most: int = LINE) -> str:
+def error_text(failure: str) -> str:
     """Return the words that name a failure, without margins and long ids.
 
     If its line gives no reason, the line before it may; a line that ends with a colon has more.
@@ -268,9 +268,9 @@ def error_text(failure: str, most: int = LINE) -> str:
     lines, at = _find_error(failure)
     end = at + 1 + lines[at].endswith(":")
     if not (_CODED.search(lines[at]) or _WHY.search(lines[at])) and _WHY.search(lines[at - 1]):
-        at -= at > 0 and len(lines[at - 1]) + len(lines[at]) < most
+        at -= at > 0 and len(lines[at - 1]) + len(lines[at]) < LINE
     text = _LONG_ID.sub("…", " ".join(lines[at:end]))
-    text = clean(_MARGIN.sub("", text) or text, most)
+    text = clean(_MARGIN.sub("", text) or text, LINE)
     return (text[1:-1] if f"{text[:1]}{text[-1:]}" == "[]" else text).rstrip(".")
 
 
@@ -389,12 +389,8 @@ def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[st
     if result is None:
         return ()
     event, got = events[call], events[result]
-    return event.agent, event.tool, canonical_arguments(event), got.content, got.error
-
-
-def canonical_arguments(call: Event) -> str:
-    """Return the arguments of a call as canonical JSON."""
-    return canonical_json(call_arguments(call))
+    arguments = canonical_json(call_arguments(event))
+    return event.agent, event.tool, arguments, got.content, got.error
 
 
 def canonical_json(value: Any) -> str:

@@ -77,7 +77,6 @@ def grounding(
 
 
 def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    """Yield a finding for each unsupported claim."""
     for claim in claims:
         if claim.verdict == "supported":
             continue

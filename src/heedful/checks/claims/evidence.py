@@ -172,9 +172,6 @@ def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
             yield dict(zip(table.columns, row, strict=True))
 
 
-# Text
-
-
 def _parse(text: str) -> Any:
     """Parse JSON, a Python literal, CSV or "name: value" lines; return any other text unchanged."""
     stripped = text.strip()
@@ -204,9 +201,6 @@ def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
     head = even[0] if len(even) > 2 and len(even) >= 0.9 * len(rows) else []
     plain = len(set(head)) == len(head) and all(len(name) <= SHORT for name in head)
     return [dict(zip(head, row, strict=True)) for row in even[1:]] if head and plain else []
-
-
-# Mappings and lists
 
 
 def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
@@ -254,10 +248,7 @@ def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tupl
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
-    """Yield the rows of a mapping.
-
-    These are a row for each of several nested mappings with similar keys, and a row for the rest.
-    """
+    """Yield a row for each of several nested mappings with similar keys, and one for the rest."""
     nested = {name: set(v) for name, v in value.items() if isinstance(v, Mapping) and v}
     shape = next(iter(nested.values()), set())
     alike = [name for name, keys in nested.items() if 2 * len(keys & shape) >= len(keys | shape)]
@@ -390,8 +381,6 @@ class Evidence:
                 if token.kind in ("word", "number") and not plain:
                     self._named[token.low].append((row, token.text.istitle()))
 
-    # What the evidence knows
-
     def knows(self, word: str) -> bool:
         """Return True if the evidence contains the stem `word` or a column with a similar name."""
         return word in self.words or any(likeness(word, part) > 1 for part in self._parts)
@@ -409,8 +398,6 @@ class Evidence:
     def on(self, date: Date) -> list[Row]:
         """Return the rows with a date that matches `date` in every part that both dates have."""
         return [row for other, row in self.dates if other.agrees(date)]
-
-    # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
         """Yield each run of tokens that names rows, in order; a run is as long as possible."""

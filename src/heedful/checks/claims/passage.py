@@ -112,8 +112,6 @@ class Sentence:
         noun = (hyphen or close) and self.low(at + hyphen)[:1].isalpha()
         return noun and quantity.value in self.evidence.labels
 
-    # What a number is about
-
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
         """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
         found: list[str] = []
@@ -255,9 +253,6 @@ def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | No
                 right = one.fits(a.value) + two.fits(b.value)
                 best = max(best, (3 * len(terms) + right, a, b), key=lambda option: option[0])
     return best[1:]
-
-
-# Dates, names, superlatives and statements
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:

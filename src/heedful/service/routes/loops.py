@@ -156,8 +156,6 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     return {"recorded": first, "policies": others}
 
 
-# Checks that a request names
-
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
 # These checks use no file and no network, and end soon for any input.

@@ -242,8 +242,6 @@ async def rule(
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-# Finished runs of agents, sent as episodes or as OpenTelemetry traces
-
 episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 _JSON = "application/json"
 Trust = Annotated[
