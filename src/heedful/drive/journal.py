@@ -346,15 +346,11 @@ class Snapshot:
     scope: Scope
     state: LoopState
 
-    @property
-    def stored(self) -> StoredLoop:
-        """The stored loop."""
-        return self.state.stored
-
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write `entry` in one transaction. Raises _ChangedError if the loop has changed."""
         try:
-            entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
+            stored = self.state.stored
+            entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
             raise _ChangedError from error
@@ -363,7 +359,7 @@ class Snapshot:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
             raise LeaseLost(
-                f"loop {self.stored.id!r} is being driven by another process "
+                f"loop {self.state.stored.id!r} is being driven by another process "
                 f"({self.state.driver}); wait for it, or stop it"
             )
 

@@ -42,8 +42,6 @@ from heedful.store.store import Store
 from heedful.traces.signals import error_lines
 
 _log = logging.getLogger("heedful")
-
-
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 BRIEF = 10_000  # characters of a text that are compared as a whole

@@ -163,11 +163,6 @@ def page(
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 
-def last_error(db: Db, scope: Scope) -> str:
-    """Return the error of the newest failed episode, or "" if no episode failed."""
-    return "".join(one.error for one in page(db, scope, 1, "failed"))
-
-
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return the members of `digests` that are digests of examples in the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
@@ -288,8 +283,7 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    (whole,) = db.all("count_traces", scope)
-    room = bounds.bytes - whole["bytes"]
+    room = bounds.bytes - count_traces(db, scope)[1]
     for trace, group in grouped.items():
         known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         state, spans = known[0] if known else ("open", 0)

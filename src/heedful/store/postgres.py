@@ -47,8 +47,6 @@ from heedful.store.sqlite import invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-
-
 PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
@@ -318,8 +316,8 @@ def who(session: Session) -> Row:
     return found
 
 
-def of_role(found: Row) -> str:
-    """Return the name of the role. Raises RoleRefused if the role bypasses row-level security."""
+def of_role(found: Row) -> None:
+    """Raise RoleRefused if the role bypasses row-level security."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -330,11 +328,10 @@ def of_role(found: Row) -> str:
                 f"role {found['role']} {what}, so row-level security would not restrict it; "
                 "heedful migrate --role heedful creates a role for the service: use it in the URL"
             )
-    return str(found["role"])
 
 
-def of_schema(session: Session, found: Row) -> int:
-    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not fit."""
+def of_schema(session: Session, found: Row) -> None:
+    """Raise StoreOlder or StoreNewer if the version of the schema does not fit."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -346,7 +343,6 @@ def of_schema(session: Session, found: Row) -> int:
         )
     if has < newest():
         raise StoreOlder(f"{where} has schema {has}, this heedful needs {newest()}; {_MIGRATE}")
-    return has
 
 
 # Seconds before each retry of a transaction; the pause is a random part of them.
@@ -573,8 +569,8 @@ def _migrate_jobs(db: Session, part: str) -> None:
         db.execute("insert into queue_version values (:name, :at)", values)
 
 
-def vectors(db: Session) -> str:
-    """Return the version of pgvector. Raises StoreError if pgvector is missing or too old."""
+def vectors(db: Session) -> None:
+    """Raise StoreError if pgvector is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
@@ -587,7 +583,6 @@ def vectors(db: Session) -> str:
             f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
             "superuser run in the database: alter extension vector update"
         )
-    return str(found[0])
 
 
 def _grant(db: Session, role: str) -> None:

@@ -122,8 +122,6 @@ _CAUSES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 # The errors that `translate_error` translates.
 MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
