@@ -85,7 +85,7 @@ def recalled(url: str, scope: Scope) -> Any:
             await store.read(scope, loops.read, f"loop {SCOPES.index(scope)}"),
             await store.read(scope, lessons.top, 100),
             await store.read(scope, exposures.rulings, 100),
-            await store.read(scope, exposures.evidence, 10),
+            await store.read(scope, exposures.evidence),
         )
         await store.close()
         return answers

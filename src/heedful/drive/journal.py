@@ -141,8 +141,7 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        held = store if isinstance(store, Store | None) else open_store(store)
-        self.store: Store | None = held
+        self.store: Store | None = store if isinstance(store, Store | None) else open_store(store)
         self.durable: bool = self.store is not None
         self.known: bool = known
         self.scope: Scope = scope or Scope()

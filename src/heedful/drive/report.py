@@ -172,7 +172,7 @@ class ReportedLoop:
     @property
     def verdict(self) -> decide.Verdict:
         """The last verdict; Again before the first attempt."""
-        return decide.latest_verdict(self.stored.decisions)
+        return self.stored.verdict
 
     @property
     def ended(self) -> bool:
@@ -291,7 +291,7 @@ async def cancel(
     """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
-        last = decide.latest_verdict(snapshot.state.stored.decisions)
+        last = snapshot.state.stored.verdict
         if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
@@ -324,8 +324,7 @@ async def override(
     new = record.Override(rule, by, why, decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        stored = snapshot.state.stored
-        head, last = stored.head, decide.latest_verdict(stored.decisions)
+        head, last = snapshot.state.stored.head, snapshot.state.stored.verdict
         policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
         _check_stops(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
@@ -364,7 +363,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         raise errors.OutOfOrder(what)
-    last = decide.latest_verdict(stored.decisions)
+    last = stored.verdict
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
@@ -391,7 +390,7 @@ async def _evaluation(
 
 def _context(stored: StoredLoop) -> Context:
     """Return the context of the next attempt of a loop."""
-    last, head = decide.latest_verdict(stored.decisions), stored.head
+    last, head = stored.verdict, stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
     return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)

@@ -295,14 +295,12 @@ def put_spans(
         elif size > room:
             refused[f"unfinished traces of a project may have {bounds.bytes} bytes"] += len(group)
         else:
-            _put(db, scope, trace, group, trust, time.time())
+            _put(db, scope, trace, group, trust)
             room -= size
     return refused
 
 
-def _put(
-    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust, now: float
-) -> None:
+def _put(db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust) -> None:
     key = {**key_of(scope), "trace": trace}
     spans = size = 0
     root = False
@@ -310,7 +308,7 @@ def _put(
         if db.insert("span", {**key, **asdict(piece)}, SKIP).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
-        counts = {"spans": spans, "bytes": size, "root": root, "now": now}
+        counts = {"spans": spans, "bytes": size, "root": root, "now": time.time()}
         db.run("upsert_trace", {**key, **counts, "trust": trust})
 
 

@@ -459,8 +459,8 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
         known = example if example.accepted else None
-        held = {"example": known, "provenance": trusts.Provenance()}
-        found.append(from_row(QuarantinedLesson, row, **held))
+        origin = trusts.Provenance()
+        found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
 
 
@@ -583,11 +583,11 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         lesson = db.run("read_voice", values).fetchone()
         if not lesson["spoken_for"]:  # its words were deleted: take those of another example
             db.run("give_back", values)
-            best = _best(db, values)
-            if best is None and not _from_sighting(db, values, lesson):
+            best = _best(db, values) or _from_sighting(db, values, lesson)
+            if best is None:
                 lessons += db.delete("reflection", {"id": reflection})
             else:
-                _speak(db, values, best or _best(db, values), lesson)
+                _speak(db, values, best, lesson)
     removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
     if dry_run:
         db.execute("rollback to revocation")
@@ -616,14 +616,14 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     db.run("set_voice", values)
 
 
-def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Store the text of the most trusted sighting as an example; return False without sightings."""
+def _from_sighting(db: Db, values: Plain, lesson: Row) -> int | None:
+    """Store the text of the most trusted sighting as an example; return its id, if there is one."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
-        return False
+        return None
     state = trusts.initial_state(row["trust"])
     _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
-    return True
+    return _best(db, values)
 
 
 def _scope_key(scope: Scope) -> Plain:

@@ -99,7 +99,6 @@ class Session(Db):
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        """Run a SQL statement with the values of its named parameters; return the result."""
         text, names = number_parameters(sql)
         return self._connection.execute(text.encode(), [values[n] for n in names], binary=True)
 
@@ -150,11 +149,9 @@ class Session(Db):
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
-        """True if the connection can no longer be used."""
         return self._connection.closed
 
     def close(self) -> None:
-        """Close the connection; closing it twice does no harm."""
         self._connection.close()
 
 
@@ -367,7 +364,6 @@ class Database:
         finalize(self, self._pool.close, _Pool.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result."""
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
