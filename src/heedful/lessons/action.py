@@ -67,7 +67,7 @@ class Action:
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     """Return an action: a tool with its arguments, as JSON data or as the text of a command.
 
-    >>> one = action("Bash", {"command": "npm run build --prefix /home/ann/app"})
+    >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
     >>> one.whole == action("bash", "npm run build --prefix /srv/app").whole
     True
     """
