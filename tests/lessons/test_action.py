@@ -13,11 +13,11 @@ from heedful.lessons.action import action
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
 CALLS: list[tuple[Any, Any, bool]] = [
     (("Bash", BUILD), ("Bash", {**BUILD, "description": "Build it", "timeout": 9}), True),
-    (("Bash", BUILD), ("shell", {"cmd": "npm run build  --prefix /srv/app --port 9"}), True),
-    (("Bash", BUILD), ("", "npm run build --prefix ./app --port 1"), True),
+    (("Bash", BUILD), ("shell", {"cmd": "npm run build  --prefix /srv/app --port 8080"}), True),
+    (("Bash", BUILD), ("", "npm run build --prefix ./app --port 8081"), False),
     (("shell", {"command": ["bash", "-lc", "ls src"]}), ("shell", {"command": "ls src"}), True),
     (("shell", {"command": ["ls", "a b"]}), ("", "ls 'a b'"), True),
-    (("Read", {"path": "/a/x.py", "limit": 10}), ("read", {"limit": 99, "path": "x.py"}), True),
+    (("Read", {"path": "/a/x.py", "limit": 10}), ("read", {"limit": 10, "path": "x.py"}), True),
     (("Bash", BUILD), ("", "npm run lint --prefix /srv/ann/app --port 8080"), False),
     (("Read", {"path": "/a/x.py"}), ("Read", {"path": "/a/y.py"}), False),
     (("Read", {"path": "/a/x.py"}), ("Write", {"path": "/a/x.py"}), False),

@@ -361,7 +361,7 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(stor
     assert rule.cause is not None
     assert (rule.cause.loops, rule.verified) == (2, False)
     await ask(TASKS[2])  # told the rule, and breaks it in other words
-    cases, _ = await store.read(Scope(), exposures.evidence, 9)
+    cases, _ = await store.read(Scope(), exposures.evidence)
     assert [recurred for _, _, _, recurred, _ in cases["check/" + rule.signature]] == [True]
 
 

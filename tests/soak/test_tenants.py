@@ -223,7 +223,7 @@ async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
     await place.write(exposures.remember, (), exposures=exposed, outcome=outcome)
     place.shown.add(loop)
     assert (await place.read(exposures.past, loop)).ended == len(place.shown)
-    cases, _ = await place.read(exposures.evidence, 10)
+    cases, _ = await place.read(exposures.evidence)
     assert sum(cases.get(None, {}).values()) == len(place.shown)
 
 

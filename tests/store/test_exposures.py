@@ -179,7 +179,7 @@ def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
                     cases[name][case] += 1
                 waiting += end is None and one["began"] + GIVEN_UP >= NOW
             with clock(NOW):
-                return evidence(db, SCOPE, MOST_CALLS)
+                return evidence(db, SCOPE)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
     assert (found, pending) == (cases, waiting)
@@ -262,9 +262,9 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     await write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
+    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
     await write(store, [shown("a", "after")], Outcome("after", True, 1))
-    cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
+    cases, _ = await store.read(SCOPE, exposure_store.evidence)
     assert sum(cases["check/a"].values()) == 1
     assert await conclude(store, {}, hurting("a")) == ["check/a"]
     await write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
@@ -286,7 +286,7 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
     await conclude(store, {"check/a": 0.9})
     await write(store, lessons=[replace(said(trust, text), source="a run")])
     assert now(path) == expected
-    cases = (await store.read(SCOPE, exposure_store.evidence, 10))[0].get("check/a", {})
+    cases = (await store.read(SCOPE, exposure_store.evidence))[0].get("check/a", {})
     assert sum(cases.values()) == (0 if expected is NEW else 2)
 
 
@@ -327,7 +327,7 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
         for step in (begin, partial(conclude, store, {}, hurting("a")), back, again):
             await step()
             stopped.now += jump
-        found, _ = await store.read(SCOPE, evidence, 10)
+        found, _ = await store.read(SCOPE, evidence)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
         assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
         await conclude(store, {}, hurting("a"))

@@ -113,7 +113,8 @@ class Wire:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as server:
+        # Either end may be closed first.
+        with suppress(OSError), client, socket.socket(socket.AF_UNIX) as server:
             server.connect(self._server)
             while True:
                 ready, _, _ = select.select([client, server], [], [])

@@ -157,8 +157,8 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
     if counts := episodes.counts(db, scope):
         done, waiting, failed = (counts.get(k, 0) for k in ("reflected", "waiting", "failed"))
         words = f"{done} reflected on, {waiting} waiting, {failed} failed"
-        if why := clean(episodes.last_error(db, scope), 200):
-            words += f" (the last: {why})"
+        for last in episodes.page(db, scope, 1, "failed"):
+            words += f" (the last: {clean(last.error, 200)})"
         signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
     return signs
 

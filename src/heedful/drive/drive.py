@@ -316,7 +316,7 @@ class Run(Generic[C]):
         values = objects(self._generate, stored.values)
         if produced is not None:
             produced = replace(produced, values=objects(self._generate, produced.values))
-        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
+        state = _State(loop, values, stored.verdict, produced)
         await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
@@ -498,13 +498,12 @@ async def run(
     candidate from the last one. An `initial` candidate is attempt 1. `memory` adds lessons of
     earlier loops to prompts and learns from this loop. `store` makes the loop durable; None stores
     nothing. A stored loop with an `id` can be resumed. Checks and generators find `data` as
-    `Context.data`.
-    `timeout` limits one attempt, in seconds. The first
-    attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the
-    next attempt. Loops with the same `memory_key` tell each other the rules that they broke; by
-    default it is the module and the name of the function `generate`. `tell` says what memory adds
-    to prompts: "rules", "examples" or "both". With "rules" it never stores or shows outputs, only
-    errors and their fixes.
+    `Context.data`. `timeout` limits one attempt, in seconds. The first attempt has this
+    `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the next attempt.
+    Loops with the same `memory_key` tell each other the rules that they broke; by default it is the
+    module and the name of the function `generate`. `tell` says what memory adds to prompts:
+    "rules", "examples" or "both". With "rules" it never stores or shows outputs, only errors and
+    their fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

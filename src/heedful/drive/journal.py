@@ -141,8 +141,7 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        held = store if isinstance(store, Store | None) else open_store(store)
-        self.store: Store | None = held
+        self.store: Store | None = store if isinstance(store, Store | None) else open_store(store)
         self.durable: bool = self.store is not None
         self.known: bool = known
         self.scope: Scope = scope or Scope()
@@ -346,15 +345,11 @@ class Snapshot:
     scope: Scope
     state: LoopState
 
-    @property
-    def stored(self) -> StoredLoop:
-        """The stored loop."""
-        return self.state.stored
-
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write `entry` in one transaction. Raises _ChangedError if the loop has changed."""
         try:
-            entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
+            stored = self.state.stored
+            entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
             raise _ChangedError from error
@@ -363,7 +358,7 @@ class Snapshot:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
             raise LeaseLost(
-                f"loop {self.stored.id!r} is being driven by another process "
+                f"loop {self.state.stored.id!r} is being driven by another process "
                 f"({self.state.driver}); wait for it, or stop it"
             )
 

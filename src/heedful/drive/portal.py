@@ -26,8 +26,6 @@ T = TypeVar("T")
 # A plain function keeps its thread while it waits in `run_sync`, so with too few threads such
 # functions would wait for each other. Threads start when they are needed.
 THREADS = 512
-
-
 # A plain function that is called inside the background loop blocks it until it ends, and so
 # runs in a second background loop; everything that the function calls waits in that loop, too.
 _level: ContextVar[int] = ContextVar("heedful_level", default=0)

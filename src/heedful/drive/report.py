@@ -124,7 +124,7 @@ async def report(
     judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
-        stored = snapshot.stored
+        stored = snapshot.state.stored
         if 0 < number <= len(stored.loop.attempts):
             known = stored.loop.upto(number)
             if known.attempts[-1].report != attempt_report.name:
@@ -172,7 +172,7 @@ class ReportedLoop:
     @property
     def verdict(self) -> decide.Verdict:
         """The last verdict; Again before the first attempt."""
-        return decide.latest_verdict(self.stored.decisions)
+        return self.stored.verdict
 
     @property
     def ended(self) -> bool:
@@ -291,11 +291,11 @@ async def cancel(
     """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
-        last = decide.latest_verdict(snapshot.stored.decisions)
+        last = snapshot.state.stored.verdict
         if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
-        policy = codec.policy_from(snapshot.stored.head.policy)
+        policy = codec.policy_from(snapshot.state.stored.head.policy)
         actor, loop = redact(f"{by}: {why}" if why else by), _loop(snapshot, policy)
         loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
         await _commit(snapshot, memory, entry, loop)
@@ -324,7 +324,7 @@ async def override(
     new = record.Override(rule, by, why, decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        head, last = snapshot.stored.head, decide.latest_verdict(snapshot.stored.decisions)
+        head, last = snapshot.state.stored.head, snapshot.state.stored.verdict
         policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
         _check_stops(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
@@ -342,7 +342,7 @@ async def override(
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     """Return the stored loop with the improvement and the counts of findings that `policy` uses."""
-    loop = snapshot.stored.loop
+    loop = snapshot.state.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
@@ -359,11 +359,11 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy) -> None:
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
-    stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
+    stored, following = snapshot.state.stored, len(snapshot.state.stored.loop.attempts) + 1
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         raise errors.OutOfOrder(what)
-    last = decide.latest_verdict(stored.decisions)
+    last = stored.verdict
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
@@ -390,7 +390,7 @@ async def _evaluation(
 
 def _context(stored: StoredLoop) -> Context:
     """Return the context of the next attempt of a loop."""
-    last, head = decide.latest_verdict(stored.decisions), stored.head
+    last, head = stored.verdict, stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
     return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
@@ -400,8 +400,8 @@ async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
-    task = journal.text_of(snapshot.stored.head.task)
-    brief = Briefing(snapshot.stored.head.memory_key)
+    task = journal.text_of(snapshot.state.stored.head.task)
+    brief = Briefing(snapshot.state.stored.head.memory_key)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")

@@ -1,9 +1,9 @@
 """Actions: the digests by which an action of an agent is found again. Pure.
 
-The same action differs from run to run in numbers, folders and times, so these are masked. A
-failure is stored under the whole action, and under the name that its error quotes, together with
-the word before this name. On recorded sessions that this was not chosen on, other parts of an
-action, such as its program alone, announce the wrong failure.
+The same action differs from run to run in its folders, so these are left out. A failure is stored
+under the whole action, and under the name that its error quotes, together with the word before this
+name. On recorded sessions that this was not chosen on, other parts of an action, such as its
+program alone, announce the wrong failure, and so do actions without their numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from itertools import chain, islice, pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
-from heedful.lessons.signature import mask_particulars
 from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
@@ -44,9 +43,8 @@ class Action:
 
     @property
     def whole(self) -> str:
-        """The digest of the tool with all arguments, without folders and particulars."""
-        masked = mask_particulars(_FOLDER.sub("", self.text))
-        return digest_of("action", f"{self.tool} {' '.join(masked.split())}")
+        """The digest of the tool with all arguments, without folders."""
+        return digest_of("action", f"{self.tool} {' '.join(_FOLDER.sub('', self.text).split())}")
 
     def digests(self, error: str = "") -> tuple[str, ...]:
         """Return the digests of the whole action and of its parts, without repetitions.
@@ -69,8 +67,8 @@ class Action:
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     """Return an action: a tool with its arguments, as JSON data or as the text of a command.
 
-    >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app --port 8080"})
-    >>> one.whole == action("bash", "npm run build --prefix /srv/app --port 9090").whole
+    >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
+    >>> one.whole == action("bash", "npm run build --prefix /srv/app").whole
     True
     """
     if text := command_of(arguments):

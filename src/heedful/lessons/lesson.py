@@ -219,7 +219,7 @@ class Filter:
     `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
     """
 
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
     match: Literal["any", "all"] = "any"
     kind: str = ""
     error_type: str = ""
@@ -227,6 +227,8 @@ class Filter:
     since: float = 0.0
 
     def __post_init__(self) -> None:
+        tags = self.tags if isinstance(self.tags, str) else tuple(self.tags)
+        object.__setattr__(self, "tags", tags)
         if isinstance(self.tags, str) or not all(isinstance(t, str) and t for t in self.tags):
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
         if self.match not in ("any", "all"):
@@ -326,7 +328,6 @@ class Change:
     restored: bool = False
 
 
-LessonName = str | int
 SHARE = 0.10  # the default probability of withholding a lesson
 
 
@@ -334,12 +335,12 @@ SHARE = 0.10  # the default probability of withholding a lesson
 class Exposure:
     """A lesson that recall selected for the prompt of a loop, and that was shown or withheld.
 
-    `signature` is the digest of the lesson's error. `share` is the probability that the lesson is
-    withheld, 0 if withholding was off. `together` is true if one coin decided about all lessons of
-    the loop. `examples` are the ids of the lesson's examples in the prompt.
+    `lesson` is its name, `kind/signature`. `signature` is the digest of its error. `share` is the
+    probability that it is withheld, 0 if withholding was off. `together` is true if one coin
+    decided about all lessons of the loop. `examples` are the ids of its examples in the prompt.
     """
 
-    lesson: LessonName
+    lesson: str
     loop: str
     shown: bool
     signature: str = ""

@@ -15,8 +15,6 @@ from functools import lru_cache
 from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
-from heedful.lessons.lesson import LessonName
-
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
 # The bets, chosen by the widths of the intervals they give: centres m, evenly spread in
@@ -98,7 +96,7 @@ Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data
 # The result of one opportunity: (share, shown, right at once, recurred, calls).
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
-Cases = Mapping[LessonName | None, Mapping[Case, int]]
+Cases = Mapping[str | None, Mapping[Case, int]]
 # Model calls of a loop count up to this; an abandoned loop counts as so many. Without a bound no
 # interval would hold.
 MOST_CALLS = 10
@@ -133,7 +131,7 @@ class Comparison:
     gain is the number of calls saved.
     """
 
-    lesson: LessonName | None
+    lesson: str | None
     shown: int
     withheld: int
     uplift: Effect
@@ -207,7 +205,7 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
     """Return each lesson's table, sorted by name, and the e-BH levels for helping and hurting."""
-    names = sorted((name for name in cases if name is not None), key=str)
+    names = sorted(name for name in cases if name is not None)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if _difference(table.right) is not None]
     low, high = (_level([table.evidence(better) for table in tested]) for better in (True, False))
@@ -226,13 +224,13 @@ def _level(evidence: Sequence[float]) -> float:
 class _Table:
     """The results of one lesson: how often each value of each of the three measures occurred."""
 
-    lesson: LessonName | None
+    lesson: str | None
     right: Cells
     again: Cells
     calls: Cells
 
     @classmethod
-    def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
+    def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
         """Return the table of the cases that a coin decided, or of all cases if there are none."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]

@@ -16,7 +16,7 @@ from math import exp2, sqrt
 from typing import Any, Literal, cast, get_args
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
+from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, Match, Outcome
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.loop.record import Loop, check_integer, clean
@@ -462,7 +462,7 @@ def is_pooled(seed: str | int, loop_id: str) -> bool:
     return _chance("together", seed, loop_id) < POOLED
 
 
-def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: float = SHARE) -> bool:
+def is_withheld(seed: str | int, loop_id: str, lesson_id: str | int, share: float = SHARE) -> bool:
     """Return True, with probability `share`, if a lesson is left out of the prompt of a loop.
 
     The result depends on the arguments only, so a resumed loop gets the same result. With a share

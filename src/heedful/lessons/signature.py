@@ -83,7 +83,7 @@ def _plain(value: Any) -> str:
 
 def _masked(error_type: str, text: str) -> str:
     return "".join(
-        piece if asserted else mask_particulars(piece)
+        piece if asserted else _PARTICULAR.sub(_mask, piece)
         for piece, asserted in split_assertions(error_type, text)
     )
 
@@ -208,11 +208,6 @@ _SEGMENT = re.compile(
 # The words before a number that names an error, and how far before it they begin.
 _CODE = re.compile(r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z")
 _BEFORE = 24
-
-
-def mask_particulars(text: str) -> str:
-    """Replace every particular by a mask such as `<N>`, in time linear in the text's length."""
-    return _PARTICULAR.sub(_mask, text)
 
 
 def _mask(found: re.Match[str]) -> str:

@@ -123,15 +123,6 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=ORDER.index)
 
 
-def derive_trust(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
-    """Return the trust of a text with trust `own` that is derived from texts with trust `parents`.
-
-    A text that a `loop` measured stays "measured", because its trust comes from the outcome of the
-    loop and not from the texts in the prompt.
-    """
-    return own if loop and own == "measured" else lowest_trust((own, *parents))
-
-
 def initial_state(trust: Trust, state: State = "candidate") -> State:
     """Return the state in which a lesson is stored: "quarantined" if untrusted, else `state`."""
     return "quarantined" if trust in HELD else state

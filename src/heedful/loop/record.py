@@ -109,8 +109,6 @@ _USAGE = attrgetter(*Usage.__dataclass_fields__)
 NOTHING = Usage()
 Rank = tuple[int, ...]
 UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
-
-
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

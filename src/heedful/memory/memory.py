@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
@@ -42,8 +42,6 @@ from heedful.store.store import Store
 from heedful.traces.signals import error_lines
 
 _log = logging.getLogger("heedful")
-
-
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 BRIEF = 10_000  # characters of a text that are compared as a whole
@@ -293,7 +291,7 @@ class Memory(Transfers):
         """
         check_integer("limit", limit)
         records.check_texts(task=task)
-        only = records.Filter(_tags(tags), match, kind, error_type, importance, since)
+        only = records.Filter(tags, match, kind, error_type, importance, since)
         found = await self._search(task, max(LEG, limit), only)
         return ranking.rank(task, ranking.keep_important(found, only), limit, time.time())
 
@@ -321,7 +319,7 @@ class Memory(Transfers):
         """
         check_integer("limit", limit)
         records.check_texts(text=text)
-        only = records.Filter(_tags(tags), match, kind, error_type, 0.0, since)
+        only = records.Filter(tags, match, kind, error_type, 0.0, since)
         check_share("importance", importance)
         found = await self._search(text, max(QUERIED, limit), only, waiting)
         return ranking.rank_answers(text, found, limit, importance, time.time())
@@ -392,9 +390,7 @@ class Memory(Transfers):
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
-        cases, pending = await self.store.read(
-            self.scope, exposure_store.evidence, proof.MOST_CALLS
-        )
+        cases, pending = await self.store.read(self.scope, exposure_store.evidence)
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
@@ -406,7 +402,7 @@ class Memory(Transfers):
         past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
         if past is not None and not proof.is_due(past.number):
             return ()
-        cases, _ = await self.store.read(self.scope, exposure_store.evidence, proof.MOST_CALLS)
+        cases, _ = await self.store.read(self.scope, exposure_store.evidence)
         found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons
         useful = {str(one.lesson): proof.usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
@@ -508,10 +504,6 @@ def _asked(error_type: str, text: str) -> tuple[Signature, list[tuple[str, Signa
     whole = signature(error_type, redact(text[:BRIEF]))
     lines = [redact(line) for line in error_lines(text.splitlines())]
     return whole, [(line, signature(error_type, line)) for line in lines]
-
-
-def _tags(tags: Sequence[str]) -> tuple[str, ...]:
-    return cast("tuple[str, ...]", tags if isinstance(tags, str) else tuple(tags))
 
 
 async def write_lessons(

@@ -115,7 +115,6 @@ class Transfers:
 
 
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
-    """Write the export of a scope."""
     digest, lines = sha256(), 0
     out.truncate(out.seek(0))  # the database may ask for a second try
     header: Record = Header(version=3, tenant=scope.tenant, project=scope.project)

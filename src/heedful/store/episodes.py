@@ -163,11 +163,6 @@ def page(
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 
-def last_error(db: Db, scope: Scope) -> str:
-    """Return the error of the newest failed episode, or "" if no episode failed."""
-    return "".join(one.error for one in page(db, scope, 1, "failed"))
-
-
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return the members of `digests` that are digests of examples in the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
@@ -288,8 +283,7 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    (whole,) = db.all("count_traces", scope)
-    room = bounds.bytes - whole["bytes"]
+    room = bounds.bytes - count_traces(db, scope)[1]
     for trace, group in grouped.items():
         known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         state, spans = known[0] if known else ("open", 0)
@@ -301,14 +295,12 @@ def put_spans(
         elif size > room:
             refused[f"unfinished traces of a project may have {bounds.bytes} bytes"] += len(group)
         else:
-            _put(db, scope, trace, group, trust, time.time())
+            _put(db, scope, trace, group, trust)
             room -= size
     return refused
 
 
-def _put(
-    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust, now: float
-) -> None:
+def _put(db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust) -> None:
     key = {**key_of(scope), "trace": trace}
     spans = size = 0
     root = False
@@ -316,7 +308,7 @@ def _put(
         if db.insert("span", {**key, **asdict(piece)}, SKIP).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
-        counts = {"spans": spans, "bytes": size, "root": root, "now": now}
+        counts = {"spans": spans, "bytes": size, "root": root, "now": time.time()}
         db.run("upsert_trace", {**key, **counts, "trust": trust})
 
 

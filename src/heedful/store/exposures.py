@@ -12,7 +12,7 @@ from typing import Any
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
-from heedful.lessons.proof import Case, Cases, Comparison
+from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of, token
@@ -58,10 +58,10 @@ def expose(
     The outcome of a loop with exposures updates the counters of the lessons shown to the loop.
     """
     if exposures and not shown_to(db, scope, exposures[0].loop):
-        at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
+        at = max(_after(db, scope, one.lesson, now) for one in exposures)
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
-            values = {**_key(scope, str(one.lesson)), **told, "among": len(exposures), "at": at}
+            values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": at}
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
     if outcome is not None:
         broken = set(outcome.signatures)
@@ -111,17 +111,17 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     return [from_row(Exposure, row) for row in rows]
 
 
-def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
+def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
     """Return for each lesson how often each `Case` occurred, and the number of open loops.
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a loop has no
     outcome after a day, heedful assumes that its first attempt failed, that every error occurred
-    again, and that it made `most_calls` calls. For a restored lesson, only loops after the
+    again, and that it made `MOST_CALLS` calls. For a restored lesson, only loops after the
     restoration count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
-    cases: defaultdict[records.LessonName | None, dict[Case, int]] = defaultdict(dict)
-    for row in db.all("read_evidence", scope, **times, most=most_calls):
+    cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
+    for row in db.all("read_evidence", scope, **times, most=MOST_CALLS):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
     return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])

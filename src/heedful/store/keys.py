@@ -236,5 +236,4 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    record = json.dumps([row[name] for name in COLUMNS])
-    return hashlib.sha256(record.encode()).hexdigest()
+    return _hash(json.dumps([row[name] for name in COLUMNS]))

@@ -98,18 +98,18 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     if one.loop:
         parents |= {int(row["id"]) for row in db.run("shown_to_loop", {**key, "loop": one.loop})}
     ids = {**key, "parents": json.dumps(sorted(parents))}
-    if one.loop and one.trust == "measured":
+    known_trusts = list[Trust]()
+    if one.loop and one.trust == "measured":  # by the outcome of the loop, not by its prompt
         traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
         if traced < len(parents):
             return None
-        known_trusts = []
     else:
         known = db.run("known_parents", ids).fetchall() if parents else []
         known_trusts = [row["trust"] for row in known]
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    trust = trusts.derive_trust(one.trust, known_trusts, one.loop) if parents else one.trust
+    trust = trusts.lowest_trust((one.trust, *known_trusts)) if known_trusts else one.trust
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = trusts.initial_state(trust, one.state)
@@ -138,19 +138,6 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     return known
 
 
-def check_quota(db: Db, key: Plain, source: str, quota: int) -> None:
-    """Raise QuotaExceeded if a source has more than `quota` entries in quarantine."""
-    (row,) = db.run("count_held", {**key, "source": source}).fetchall()
-    if row["n"] > quota:
-        raise QuotaExceeded(source, row["n"], quota)
-
-
-def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the newest ruling on this text (its `digest`) of the lesson rejected it."""
-    row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
-    return row is not None and row["action"] == "reject"
-
-
 def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: int | None = None
 ) -> list[Remembered]:
@@ -169,7 +156,10 @@ def upsert(
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
                 db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
             if quota is not None and stamped.state == "quarantined":
-                check_quota(db, key, storable(stamped.source), quota)
+                source = storable(stamped.source)
+                (held,) = db.run("count_held", {**key, "source": source}).fetchall()
+                if held["n"] > quota:
+                    raise QuotaExceeded(source, held["n"], quota)
     return answers
 
 
@@ -191,7 +181,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "now": now,
     }
     if reflection.trust in RAISING:
-        begin_anew(db, values)
+        db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
+        db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     # A tag that is an exact signature lets a search for this text find the lesson.
@@ -200,7 +191,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= trusts.TAGS:
         db.update("reflection", {"id": id}, {"tags": json.dumps([*tags, *new])})
-    insert_sighting(db, values, storable(reflection.sighting))
+    sighting = {name: values[name] for name in ("reflection", "loop", "source", "trust", "parents")}
+    db.insert("occurrence", {**sighting, "text": storable(reflection.sighting), "at": now})
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         copy_to_successor(db, values)
@@ -232,22 +224,6 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
     rows = db.all("read_failure", scope, signature=signature, name=f"reflection/{signature}")
     texts = ("tags", "meta")
     return [{**dict(row), **{name: json.loads(row[name]) for name in texts}} for row in rows]
-
-
-def begin_anew(db: Db, values: Plain) -> None:
-    """Prepare a lesson for a new text with the trust "operator" or "measured".
-
-    If the text changes, earlier proofs no longer count, and a model's old text is superseded.
-    """
-    db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
-    db.run("replace_words", values)
-
-
-def insert_sighting(db: Db, values: Plain, text: str) -> None:
-    """Insert a sighting with `text`; `values` holds its other columns, with its time as `now`."""
-    names = ("reflection", "loop", "source", "trust", "parents")
-    sighting = {name: values[name] for name in names}
-    db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
@@ -313,8 +289,9 @@ def add_example(
         "words": searched_words(task, storable(context), values.get("about", "")),
     }
     if values["state"] == "quarantined":
-        known = mark(values["digest"], values["text"])
-        if was_rejected(db, values, name_of(values), known):
+        ruled = {"subject": name_of(values), "digest": mark(values["digest"], values["text"])}
+        last = db.first("ruled_last", {**values, **ruled})
+        if last is not None and last["action"] == "reject":
             values["state"] = "retired"
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
@@ -482,8 +459,8 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
         known = example if example.accepted else None
-        held = {"example": known, "provenance": trusts.Provenance()}
-        found.append(from_row(QuarantinedLesson, row, **held))
+        origin = trusts.Provenance()
+        found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
 
 
@@ -606,11 +583,11 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         lesson = db.run("read_voice", values).fetchone()
         if not lesson["spoken_for"]:  # its words were deleted: take those of another example
             db.run("give_back", values)
-            best = _best(db, values)
-            if best is None and not _from_sighting(db, values, lesson):
+            best = _best(db, values) or _from_sighting(db, values, lesson)
+            if best is None:
                 lessons += db.delete("reflection", {"id": reflection})
             else:
-                _speak(db, values, best or _best(db, values), lesson)
+                _speak(db, values, best, lesson)
     removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
     if dry_run:
         db.execute("rollback to revocation")
@@ -639,14 +616,14 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     db.run("set_voice", values)
 
 
-def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Store the text of the most trusted sighting as an example; return False without sightings."""
+def _from_sighting(db: Db, values: Plain, lesson: Row) -> int | None:
+    """Store the text of the most trusted sighting as an example; return its id, if there is one."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
-        return False
+        return None
     state = trusts.initial_state(row["trust"])
     _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
-    return True
+    return _best(db, values)
 
 
 def _scope_key(scope: Scope) -> Plain:

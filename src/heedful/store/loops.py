@@ -21,7 +21,7 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide
-from heedful.loop.decide import Done, Policy, State, Verdict
+from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
@@ -186,7 +186,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         db.update("loop", {"n": n}, changes)
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
-        db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
+        db.run("insert_override", {**asdict(entry.override), **texts, "n": n})
     decision = _decision(db, n, now, entry, entry.verdict) if entry.verdict is not None else None
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
@@ -335,11 +335,8 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
 
 def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
-    values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-    if owner:
-        row = db.first("fence", values)
-    else:
-        row = db.first("advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
+    values = {**key, "epoch": entry.epoch, "owner": owner, "seen": entry.seen, "now": now}
+    row = db.first("fence" if owner else "advance", {**values, "lease": now + LEASE_SECONDS})
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             columns = _columns(entry.head)
@@ -357,7 +354,7 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
     if not known:
-        db.insert("attempt", {**key, **content, "created": now})
+        db.insert("attempt", {**key, **content})
         db.delete("step", {"loop": n})
     elif dict(known[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
@@ -423,11 +420,6 @@ def _stored(db: Db, row: Row) -> StoredLoop:
 
 # A replay of this policy repeats each loop as it was recorded.
 WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
-
-
-def state_of(stored: StoredLoop) -> State:
-    """Return the state of a loop after its latest decision."""
-    return decide.state_after(decide.latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:

@@ -160,18 +160,14 @@ def _grouped(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
     }
-
-    def entry(template: str, members: Sequence[str], why: Sequence[str]) -> dict[str, Any]:
+    merges = _templates(error_type, rows[:MOST_PATTERNS]).merges()
+    groups = [(one.template, one.members, list(one.why), False) for one in merges]
+    groups += [(row["pattern"], (row["signature"],), [], True) for row in rows if row["apart"]]
+    for template, members, why, apart in groups:
         found = [patterns[digest] for digest in members]
         seen = sum(one["seen"] for one in found)
-        group = {"error_type": error_type, "template": template, "seen": seen, "apart": False}
-        return {**group, "why": list(why), "patterns": found}
-
-    for merge in _templates(error_type, rows[:MOST_PATTERNS]).merges():
-        yield entry(merge.template, merge.members, merge.why)
-    for row in rows:
-        if row["apart"]:
-            yield {**entry(row["pattern"], [row["signature"]], ()), "apart": True}
+        group = {"error_type": error_type, "template": template, "seen": seen, "apart": apart}
+        yield {**group, "why": why, "patterns": found}
 
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.

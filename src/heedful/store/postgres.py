@@ -47,8 +47,6 @@ from heedful.store.sqlite import invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-
-
 PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
@@ -101,7 +99,6 @@ class Session(Db):
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        """Run a SQL statement with the values of its named parameters; return the result."""
         text, names = number_parameters(sql)
         return self._connection.execute(text.encode(), [values[n] for n in names], binary=True)
 
@@ -152,11 +149,9 @@ class Session(Db):
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
-        """True if the connection can no longer be used."""
         return self._connection.closed
 
     def close(self) -> None:
-        """Close the connection; closing it twice does no harm."""
         self._connection.close()
 
 
@@ -318,8 +313,8 @@ def who(session: Session) -> Row:
     return found
 
 
-def of_role(found: Row) -> str:
-    """Return the name of the role. Raises RoleRefused if the role bypasses row-level security."""
+def of_role(found: Row) -> None:
+    """Raise RoleRefused if the role bypasses row-level security."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -330,11 +325,10 @@ def of_role(found: Row) -> str:
                 f"role {found['role']} {what}, so row-level security would not restrict it; "
                 "heedful migrate --role heedful creates a role for the service: use it in the URL"
             )
-    return str(found["role"])
 
 
-def of_schema(session: Session, found: Row) -> int:
-    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not fit."""
+def of_schema(session: Session, found: Row) -> None:
+    """Raise StoreOlder or StoreNewer if the version of the schema does not fit."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -346,7 +340,6 @@ def of_schema(session: Session, found: Row) -> int:
         )
     if has < newest():
         raise StoreOlder(f"{where} has schema {has}, this heedful needs {newest()}; {_MIGRATE}")
-    return has
 
 
 # Seconds before each retry of a transaction; the pause is a random part of them.
@@ -371,7 +364,6 @@ class Database:
         finalize(self, self._pool.close, _Pool.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result."""
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -573,8 +565,8 @@ def _migrate_jobs(db: Session, part: str) -> None:
         db.execute("insert into queue_version values (:name, :at)", values)
 
 
-def vectors(db: Session) -> str:
-    """Return the version of pgvector. Raises StoreError if pgvector is missing or too old."""
+def vectors(db: Session) -> None:
+    """Raise StoreError if pgvector is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
@@ -587,7 +579,6 @@ def vectors(db: Session) -> str:
             f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
             "superuser run in the database: alter extension vector update"
         )
-    return str(found[0])
 
 
 def _grant(db: Session, role: str) -> None:

@@ -231,7 +231,6 @@ def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
 
 
 def _numkong() -> Any:
-    """Return the module numkong, or None if it is not installed."""
     try:
         import numkong
     except ImportError:

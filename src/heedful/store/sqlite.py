@@ -30,7 +30,6 @@ class Connection(sqlite3.Connection, Db):
     dialect: Dialect = "sqlite"
 
     def close(self) -> None:
-        """Close the connection; closing it twice does no harm."""
         self.lost = True
         super().close()
 
@@ -122,8 +121,6 @@ _CAUSES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 # The errors that `translate_error` translates.
 MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
@@ -180,7 +177,6 @@ class File:
             finalize(self, thread.close, thread.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent snapshot of the database and return its result."""
         return await self.reader.run(work)
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:

@@ -54,11 +54,7 @@ Locks = Callable[..., Sequence[str]]
 _locks: dict[Callable[..., Any], Locks] = {}
 # The `limit` of a statement that returns all rows.
 ALL = 2**31 - 1
-
-
 Row = Any  # a row; its columns are reached by position and by name
-
-
 # The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the rows.
 Rows = Any
 # The end of an `insert` that does nothing if the row exists.
@@ -453,17 +449,12 @@ class Effects:
         self._extras: list[Extra] = []
 
     def __enter__(self) -> Effects:
-        self._task = asyncio.current_task()
+        self.task = asyncio.current_task()
         self._token = _effects.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         _effects.reset(self._token)
-
-    @property
-    def in_call(self) -> bool:
-        """True in the task that began the call, False in its heartbeat and other tasks."""
-        return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
         """Run `extra` in the same transaction as the next write of this call."""
@@ -508,7 +499,6 @@ def also(extra: Extra) -> None:
 
 @cache
 def _adapter(work: Callable[..., Any]) -> Any:
-    """Return pydantic's adapter of the type that `work` returns."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(get_type_hints(work).get("return", Any))
@@ -530,10 +520,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The stored effects and the stored answer of a call.
-
-    `digest` is "" if nothing is stored.
-    """
+    """The stored effects and the stored answer of a call; `digest` is "" if nothing is stored."""
 
     digest: str = ""
     effects: tuple[Mapping[str, Any], ...] = ()
@@ -598,7 +585,8 @@ class Store:
         locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
         commit = partial(self._access.write, scope, holds=locks)
         effects = _effects.get()
-        if effects is None or not effects.in_call:
+        # The heartbeat of a call, and other tasks that it begins, are no part of it.
+        if effects is None or effects.task is not asyncio.current_task():
             return await commit(lambda db: work(db, scope, *args, **kwargs))
         return await effects.write(work, lambda db: work(db, scope, *args, **kwargs), commit)
 

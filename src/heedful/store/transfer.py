@@ -424,7 +424,6 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
 
 
 def _copy_table(db: Any, copied: Any, table: Table) -> int:
-    """Copy the rows of a table; return their number."""
     near = ("near",) if table.name == "vector" else ()
     sql = f"select {', '.join(table.columns[:-1])}, {table.tenant} from {table.name} t"
 

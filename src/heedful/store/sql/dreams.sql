@@ -1,8 +1,7 @@
 -- name: material
 -- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
-       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen, l.last_shown,
-       coalesce((select id from example where id = l.author), 0) as author,
+       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen,
        exists (select 1 from example where reflection = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
         where e.reflection = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
@@ -26,7 +25,7 @@ where trim(text) <> '' group by text order by max(at) desc, text limit :most;
 
 -- name: unchanged
 -- The lesson, if it has not changed since the dream began.
-select l.id, l.state from reflection l
+select 1 from reflection l
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature and l.id = :id
   and l.text = :text and l.trust = :trust and l.state in ('candidate', 'verified') and not l.apart
   and (not :member or not l.pinned)

@@ -78,17 +78,12 @@ begin
   end loop;
 end $$;
 
-create function may_be_recalled(example text, reflection bigint) returns boolean language sql stable
-begin atomic
-  select example in ('candidate', 'verified') and exists (
-    select 1 from reflection l where l.id = reflection
-      and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
-  );
-end;
-
 create function set_indexed() returns trigger language plpgsql as $$
 begin
-  new.indexed := may_be_recalled(new.state, new.reflection);
+  new.indexed := new.state in ('candidate', 'verified') and exists (
+    select 1 from reflection l where l.id = new.reflection
+      and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
+  );
   return new;
 end $$;
 create trigger example_indexed before insert or update of state on example for each row execute function set_indexed();
