@@ -198,7 +198,8 @@ async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monke
         assert working.cancelled()
         assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
     assert heard.lines[-1] == ("reflect", "given back")
-    assert ("heedful.reflect", "todo", 1) in jobs(url)
+    # If a sweep came in between, an equal job waits instead.
+    assert ("heedful.reflect", "todo") in [job[:2] for job in jobs(url)]
 
 
 def worker(folder, url, *options):
