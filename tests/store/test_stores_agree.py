@@ -142,7 +142,7 @@ class Told:
         names = [f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)]
         proof = await self.memory.prove()
         await self.store.write(ONE, exposures.conclude, dict.fromkeys(names[:2], 0.5 + n / 9), [])
-        return proof, await self.store.read(ONE, exposures.evidence, 5)
+        return proof, await self.store.read(ONE, exposures.evidence)
 
     async def move(self, owned: bool, back: bool) -> Any:
         """Out of one project and into another."""
