@@ -37,8 +37,8 @@ OTHERS = """
 pragma foreign_keys = on;
 delete from example where id = (select max(id) from example);
 insert into step (loop, key, record) select n, 'k', '{}' from loop;
-insert into override (loop, seq, rule, by, why, decisions, until)
-  select n, 1, 'attempts', 'ada', 'it is close', 2, null from loop;
+insert into override (loop, seq, rule, by, why, decisions, created, until)
+  select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
 insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
 insert into audit values ('one', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into audit_head values ('one', 1, 'h');

@@ -186,7 +186,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         db.update("loop", {"n": n}, changes)
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
-        db.run("insert_override", {**asdict(entry.override), **texts, "n": n})
+        db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
     decision = _decision(db, n, now, entry, entry.verdict) if entry.verdict is not None else None
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
@@ -354,7 +354,7 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
     if not known:
-        db.insert("attempt", {**key, **content})
+        db.insert("attempt", {**key, **content, "created": now})
         db.delete("step", {"loop": n})
     elif dict(known[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"

@@ -29,8 +29,8 @@ select :n, coalesce(max(seq), 0) + 1,
 from decision where loop = :n;
 
 -- name: insert_override
-insert into override (loop, seq, rule, by, why, decisions, until)
-select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until from override where loop = :n;
+insert into override (loop, seq, rule, by, why, decisions, until, created)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now from override where loop = :n;
 
 -- name: use_override
 update override set used = used + 1

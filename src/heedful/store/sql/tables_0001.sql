@@ -36,6 +36,7 @@ create table attempt (
   number integer not null check (number > 0),
   record text not null,
   value text not null,
+  created real not null,
   primary key (loop, number)
 ) without rowid;
 
@@ -59,6 +60,7 @@ create table override (
   decisions integer not null check (decisions > 0),
   used integer not null default 0 check (used between 0 and decisions),
   until real,
+  created real not null,
   primary key (loop, seq)
 ) without rowid;
 
