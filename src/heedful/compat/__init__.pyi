@@ -10,11 +10,11 @@ from heedful.compat.refining import (GuardrailCheckResult, StageGuardrail, Stage
     check_convergence, has_converged, improvement_score, run_iteration)
 from heedful.compat.reflections import (ErrorCategory, ErrorInfo, Event, EventType, OutcomeType,
     ReflectionContext, ReflectionEngine, ReflectionEngineV2, ReflectionResult, Reflections,
-    generate_reflection, query_reflections, store_reflection)
+    Reflector, generate_reflection, query_reflections, store_reflection)
 __all__ = ["ErrorCategory", "ErrorInfo", "Event", "EventType", "FATIGUE_CONFIG", "GuardedLoops",
     "GuardrailCheckResult", "LoopGuardrails", "OutcomeType", "RERUN_CONFIG", "Reflection",
     "ReflectionContext", "ReflectionEngine", "ReflectionEngineV2", "ReflectionResult",
-    "Reflections", "StageGuardrail", "StageGuardrailReport", "calculate_fatigue_score",
+    "Reflections", "Reflector", "StageGuardrail", "StageGuardrailReport", "calculate_fatigue_score",
     "check_convergence", "clear", "compute_error_signature", "count",
     "create_reflection_from_evaluation", "detect_bias_repetition", "enforce_rerun_limits",
     "format_for_prompt", "generate_reflection", "get_guardrails_status", "get_loop_trace",

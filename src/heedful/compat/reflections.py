@@ -403,7 +403,7 @@ async def query_reflections(
     return [asdict(ReflectionRow.of(one)) for one in found[:k]]
 
 
-class ReflectionEngine:
+class Reflector:
     """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
 
     `prompts` are Prompts or a mapping with `failure`, `success` or `partial`. `score(draft,
@@ -432,7 +432,8 @@ class ReflectionEngine:
         self.query_reflections: Method = partial(query_reflections, store=own)
 
 
-ReflectionEngineV2 = ReflectionEngine
+# The names of earlier systems.
+ReflectionEngine = ReflectionEngineV2 = Reflector
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
