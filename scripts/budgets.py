@@ -36,8 +36,6 @@ SHORT_MODULE = 100
 ASIDE = ("examples", "bench", "scripts")
 SOURCES = ("*.py", "*.pyi", "*.sql")
 # Names of a layer say nothing about the domain.
-# Callers of an earlier system import this name.
-OLD_NAMES = frozenset({"ReflectionEngine"})
 VAGUE_CLASS = re.compile(r"(Manager|Engine|Service|Handler|Helper|Utils?|V\d+)(?![a-z])")
 VAGUE_MODULE = re.compile(r"(utils?|helpers?|common|misc)$")
 # The outermost rooms turn any failure into an answer for a person or a client.
@@ -176,7 +174,7 @@ def node_problems(node: ast.AST, lines: list[str], may_catch_all: bool) -> Itera
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() if function_lines(node) > FUNCTION_LINES:
             yield f"{node.name} has {function_lines(node)} lines; at most {FUNCTION_LINES}"
-        case ast.ClassDef() if VAGUE_CLASS.search(node.name) and node.name not in OLD_NAMES:
+        case ast.ClassDef() if VAGUE_CLASS.search(node.name):
             yield f"class {node.name}: name it by what it is in the domain"
         case ast.ExceptHandler() if catches_all(node) and not may_catch_all:
             if CATCH_ALL_MARK not in lines[node.lineno - 1]:

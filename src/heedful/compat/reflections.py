@@ -357,7 +357,7 @@ def _row(match: Match) -> dict[str, Any]:
     }
 
 
-class ReflectionEngine:
+class Reflector:
     """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
 
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
@@ -386,7 +386,8 @@ class ReflectionEngine:
         self.query_reflections: Method = partial(query_reflections, store=own)
 
 
-ReflectionEngineV2 = ReflectionEngine
+# The names of earlier systems.
+ReflectionEngine = ReflectionEngineV2 = Reflector
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
