@@ -69,12 +69,15 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with errors.UserCode(failed):
-            if thread:
-                value = await threaded(_called, function, *arguments)
-            else:
-                value = _called(function, *arguments)
-            return _read(await value) if hasattr(value, "__await__") else value
+        if thread:
+            value = await threaded(_called, function, *arguments)
+        else:
+            value = _called(function, *arguments)
+        return _read(await value) if hasattr(value, "__await__") else value
+    except errors.HeedfulError:
+        raise
+    except Exception as error:  # user code
+        raise failed(error) from error
     finally:
         _context.reset(token)
 

@@ -15,7 +15,7 @@ from heedful.cli.output import Table, answer, columns, counted, emit, following,
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
-from heedful.loop.decide import Again, Done, Reasoning, reasoning, state_after
+from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
 from heedful.loop.explain import Explanation
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
@@ -66,7 +66,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     lines = zip(stored.loop.attempts, stored.values, explanation.lines, strict=True)
     return {
         "id": stored.id,
-        "state": state_after(stored.verdict),
+        "state": state_after(latest_verdict(stored.decisions)),
         **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
         "attempts": [
             codec.to_document(attempt)
@@ -95,7 +95,8 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
-    loop, usage, state = stored.loop, stored.loop.usage, state_after(stored.verdict)
+    loop, usage = stored.loop, stored.loop.usage
+    state = state_after(latest_verdict(stored.decisions))
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
     policy = stored.head.policy.get("name") or "of its own"
     yield f"loop {stored.id}: {state}, policy {policy}{goals}"
@@ -278,7 +279,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     return {
         "id": stored.id,
         "task": stored.head.task,
-        "state": state_after(stored.verdict),
+        "state": state_after(latest_verdict(stored.decisions)),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
         "attempts": len(loop.attempts),
         "best": loop.best or 0,

@@ -128,7 +128,7 @@ trusts: Typer = group()
 STATED = columns("source trust")
 Source = Annotated[str, Argument(help=f"{SOURCES}.")]
 Whom = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
-Waiting = Option("--waiting", help="Also release what waits and depends on no other source.")
+Waiting: Any = Option("--waiting", help="Also release what waits and depends on no other source.")
 
 
 @trusts.command("list")

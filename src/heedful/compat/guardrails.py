@@ -352,7 +352,7 @@ class GuardedLoops:
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused. Raises OverrideRefused."""
         (stored,) = await self._read([id])
-        last = stored.verdict, codec.policy_from(stored.head.policy)
+        last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why), *last)
         await self._update_policy(stored)

@@ -316,7 +316,7 @@ class Run(Generic[C]):
         values = objects(self._generate, stored.values)
         if produced is not None:
             produced = replace(produced, values=objects(self._generate, produced.values))
-        state = _State(loop, values, stored.verdict, produced)
+        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
         await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 

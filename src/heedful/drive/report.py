@@ -172,7 +172,7 @@ class ReportedLoop:
     @property
     def verdict(self) -> decide.Verdict:
         """The last verdict; Again before the first attempt."""
-        return self.stored.verdict
+        return decide.latest_verdict(self.stored.decisions)
 
     @property
     def ended(self) -> bool:
@@ -291,7 +291,7 @@ async def cancel(
     """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
-        last = snapshot.state.stored.verdict
+        last = decide.latest_verdict(snapshot.state.stored.decisions)
         if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
@@ -324,7 +324,8 @@ async def override(
     new = record.Override(rule, by, why, decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        head, last = snapshot.state.stored.head, snapshot.state.stored.verdict
+        head = snapshot.state.stored.head
+        last = decide.latest_verdict(snapshot.state.stored.decisions)
         policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
         _check_stops(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
@@ -363,7 +364,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     if number != following:
         what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         raise errors.OutOfOrder(what)
-    last = stored.verdict
+    last = decide.latest_verdict(stored.decisions)
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
@@ -390,7 +391,7 @@ async def _evaluation(
 
 def _context(stored: StoredLoop) -> Context:
     """Return the context of the next attempt of a loop."""
-    last, head = stored.verdict, stored.head
+    last, head = decide.latest_verdict(stored.decisions), stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
     return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)

@@ -6,7 +6,7 @@ a loop is to its limits (`Standing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -279,6 +279,11 @@ class Reasoning:
     def rerun(self) -> int:
         """The number of attempts after the first."""
         return max(0, self.attempt - 1)
+
+
+def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
+    """Return the newest verdict, or `Again()` without decisions."""
+    return decisions[-1].verdict if decisions else Again()
 
 
 def state_after(verdict: Verdict) -> State:

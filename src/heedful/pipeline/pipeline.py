@@ -301,7 +301,7 @@ class PipelineRun:
     async def _stage(self, place: int, stage: Stage, past: StoredLoop | None) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
         report = None
-        if past is not None and isinstance(past.verdict, decide.Done):
+        if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()
         attempts = StageState(stage, self.state, self.id if durable else "", values)

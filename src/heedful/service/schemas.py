@@ -205,7 +205,7 @@ def loop_verdict(
 
 def loop_summary(stored: StoredLoop) -> Document:
     """Return a summary of a loop; times are in seconds since 1970."""
-    verdict, loop = stored.verdict, stored.loop
+    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
     return {
         "id": loop.id,
         "state": decide.state_after(verdict),
@@ -251,7 +251,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "decisions": decided,
         "overrides": list(map(asdict, loop.overrides)),
         "briefing": stored.briefing and stored.briefing.plain(),
-        "verdict": loop_verdict(stored.verdict, loop),
+        "verdict": loop_verdict(decide.latest_verdict(stored.decisions), loop),
     }
 
 

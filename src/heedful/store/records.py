@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Outcome, Reflection
 from heedful.lessons.ranking import Briefing
-from heedful.loop.decide import Again, Decision, Standing, Verdict
+from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
 Kind = Literal["loop", "run", "stage"]
@@ -71,11 +71,6 @@ class StoredLoop:
     created: float
     updated: float
     briefing: Briefing | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The newest verdict; Again without decisions."""
-        return self.decisions[-1].verdict if self.decisions else Again()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -447,6 +447,7 @@ class Effects:
         self._known = list(known)
         self._next = len(known)
         self._extras: list[Extra] = []
+        self.task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Effects:
         self.task = asyncio.current_task()
