@@ -82,7 +82,7 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
 # Errors in what a command wrote
 
 FIX = "Raise the limit:\n  - limit = 10\n  + limit = " + "9" * 300 + "\nand restart."
-LOG = b"INFO all is well\n" * 900_000
+LOG = b"INFO all is well\n" * 330_000
 
 
 def test_fixes_are_shown_whole(desk, session):
