@@ -382,7 +382,7 @@ TAMPERED = {
         "not what the loop leads to",
     ),
     "calls beyond the budget": (
-        """update loop set extra = '{"calls": 99}' where policy like '%"calls":4%'""",
+        """update loop set extra = '{"calls": 99}' where policy like '%"calls":_%'""",
         "the budget was exceeded",
     ),
     "an answer of nobody": (
