@@ -8,8 +8,7 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,23 +20,6 @@ class HeedfulError(Exception):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
-
-
-@dataclass(slots=True)
-class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
-
-    failed: Callable[[BaseException], HeedfulError]
-    kinds: tuple[type[BaseException], ...] = (Exception,)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
-            raise self.failed(error) from error
 
 
 class UsageError(HeedfulError):

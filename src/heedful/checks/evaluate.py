@@ -54,6 +54,23 @@ def context() -> Context:
     return _context.get()
 
 
+@dataclass(slots=True)
+class UserCode:
+    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
+
+    Errors of heedful pass unchanged.
+    """
+
+    failed: Callable[[BaseException], errors.HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self.kinds) and not isinstance(error, errors.HeedfulError):
+            raise self.failed(error) from error
+
+
 async def call(
     failed: Callable[[BaseException], errors.UserCodeError],
     function: Callable[..., Any],
@@ -69,15 +86,12 @@ async def call(
     """
     token = _context.set(at)
     try:
-        if thread:
-            value = await threaded(_called, function, *arguments)
-        else:
-            value = _called(function, *arguments)
-        return _read(await value) if hasattr(value, "__await__") else value
-    except errors.HeedfulError:
-        raise
-    except Exception as error:  # user code
-        raise failed(error) from error
+        with UserCode(failed):
+            if thread:
+                value = await threaded(_called, function, *arguments)
+            else:
+                value = _called(function, *arguments)
+            return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
 

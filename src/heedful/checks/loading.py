@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
+from heedful.checks.evaluate import UserCode
+from heedful.errors import InvalidInput, UnknownName, UsageError
 
 Check = Callable[..., Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Unpack
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options, answer_of
 
@@ -56,11 +57,11 @@ class Function:
             return await value if inspect.isawaitable(value) else value
 
         begun = time.monotonic()
-        with UserCode(partial(_failed, f"model {self.name!r}")):
-            async with calls.time_limit(self._timeout, self.name):
-                answer = said = await ask()
+        async with calls.time_limit(self._timeout, self.name):
+            outcomes = await asyncio.gather(ask(), return_exceptions=True)
+        said = _checked(f"model {self.name!r}", outcomes[0])
         seconds = time.monotonic() - begun
-        answer = Answer(answer) if isinstance(answer, str) else answer_of(answer)
+        answer = Answer(said) if isinstance(said, str) else answer_of(said)
         if answer is None or not isinstance(answer.text, str):
             what = f"model {self.name!r} returned {type(said).__name__}, not str or Answer"
             raise MalformedAnswer(what, repr(said))
@@ -71,17 +72,22 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _failed(what: str, error: BaseException) -> ModelError:
-    return ModelError(f"{what} raised {type(error).__name__}: {error}")
+def _checked(what: str, outcome: Any) -> Any:
+    """Return `outcome`; if it is an exception, raise it, or a ModelError if it is of user code."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
+        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _look_up(name: str) -> Callable[..., Any]:
     allowed = "a function, as in module:function"
-    with UserCode(partial(_failed, f"importing model {name!r}")):
-        try:
-            found = resolve_name(name)
-        except (ImportError, AttributeError) as error:
-            raise InvalidInput("model", name, f"{allowed} ({error})") from error
+    imported = calls.settle(Future(), partial(resolve_name, name))
+    error = imported.exception()
+    if isinstance(error, ImportError | AttributeError):
+        raise InvalidInput("model", name, f"{allowed} ({error})") from error
+    found = _checked(f"importing model {name!r}", error or imported.result())
     if not callable(found):
         raise InvalidInput("model", name, allowed)
     return found  # type: ignore[no-any-return]
