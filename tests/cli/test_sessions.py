@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import COMMAND
+from heedful.cli.sessions import OWN
+from tests.cli.support import COMMAND, Desk
 
 
 def lines(folder: Path, id: str) -> str:
@@ -74,6 +76,19 @@ def test_the_memory_of_a_repository_is_at_its_root(session, desk, tmp_path, monk
     assert {file.name for file in (home / ".heedful").iterdir()} == {"heedful.db"}
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
+    own = str(home / ".heedful/heedful.db")
+    for source in OWN.items():
+        session((f"trust set {shlex.join(source)} --waiting --db {own}", 0, "released"))
+    session(
+        ("before -- npm test", 0, "pnpm test", f"--db {own}"),
+        ("seen 'npm ERR! Missing script'", 0, "pnpm test"),
+        ("recall 'Run the tests.' --why", 0, f"--db {own}"),
+        ("seen 'npm ERR! Missing script' --db none.db", 3, "none.db"),
+    )
+    # In the repository its own lesson waits in quarantine, and the user's own memory is beside it.
+    for words in (("before", "--", "npm", "test"), ("seen", "npm ERR! Missing script")):
+        beside = Desk(root).heedful(*words)
+        assert (beside.code, "pnpm test" in beside.out) == (0, True), beside
 
 
 @pytest.mark.parametrize("forget", ["180d", "soon"])

@@ -9,6 +9,8 @@ import pytest
 
 import heedful
 from heedful import errors
+from heedful.cli.serve import setup_of
+from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.memory.dream import Dreams
@@ -24,6 +26,7 @@ from tests.engines import opened
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short, until
 from tests.traces.runs import document, genai
 
+MEASURED = {"tool": "measured"}
 AWAY = errors.ModelUnavailable("no connection")
 
 
@@ -54,6 +57,15 @@ async def test_an_episode_is_reflected_on_once_also_after_a_failure(store):
     await done(Tools(store), "reflect", digest=two)
     waiting = {"reflected": 2, "waiting": 1}
     assert (await states(store), await states(store, OTHER)) == (waiting, {"waiting": 1})
+
+
+@pytest.mark.parametrize(("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")])
+async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
+    (one,) = await put(store, SCOPE, "pot")
+    setup = setup_of(Settings(trust=trust, model="none", embedder="none"), store)
+    await done(Tools(store, trust=setup.trust), "reflect", digest=one)
+    made = {each["kind"]: each["state"] for each in await store.read(SCOPE, lesson_store.top, 9)}
+    assert made["reflection"] == state
 
 
 async def test_an_episode_that_another_worker_holds_is_left_to_it(store):

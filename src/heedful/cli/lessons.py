@@ -17,7 +17,19 @@ from typer import Argument, Option, Typer
 from heedful.cli import output
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, following, indented, say
-from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
+from heedful.cli.settings import (
+    MOST,
+    By,
+    DryRun,
+    Keep,
+    Limit,
+    UnusedFor,
+    Why,
+    ask,
+    ask_all,
+    own_db,
+    seconds,
+)
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
@@ -61,7 +73,8 @@ def seen(
     """
     error_type, said = (error, _errors_in(text)) if text else ("", _errors_in(error))
     mark = signature(error_type, said)
-    found = ask(lambda memory: memory.seen(error_type, said)) if said.strip() else Seen(0)
+    asked = ask_all(lambda memory: memory.seen(error_type, said)) if said.strip() else []
+    db, found = max(asked, key=_shows, default=("", Seen(0)))
     known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
     merged = then = ""
     if found.group is not None:
@@ -79,8 +92,18 @@ def seen(
         *_describe_lessons([one for one in found.lessons if one["text"]]),
         *((WAITS, f"Next: {found.release}") if found.release else ()),
         then,
+        *_own(db),
     )
     return 0 if found else 1
+
+
+def _shows(asked: tuple[str, Seen]) -> tuple[bool, bool]:
+    return any(one["text"] for one in asked[1].lessons), bool(asked[1])
+
+
+def _own(db: str) -> Iterator[str]:
+    if db == str(own_db()):
+        yield f"This is from your own memory: add --db {db} to a command about it."
 
 
 def _describe_lessons(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -98,13 +121,15 @@ def before(command: Annotated[list[str], Argument(help="The command, after --.")
     Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
     """
     given = shlex.join(command) if len(command) > 1 else command[0]
-    found = ask(lambda memory: memory.before("", given))
+    asked = ask_all(lambda memory: memory.before("", given))
+    db, found = max(asked, key=lambda one: bool(one[1]))
     lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
     if found.release:
         lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
     answer(
         {"failures": found.failures, "waiting": found.waiting, "release": found.release},
         *(lines or ["no failure is known that has not worked since"]),
+        *_own(db),
     )
     return 0 if found else 1
 
@@ -156,13 +181,15 @@ def recall(
             memory.holdout = 0.0
             return await memory.brief(query, "", memory_key=key, every=True)
 
-        briefing = ask(considered)
-        return answer(briefing.plain(), *briefing.lines)
+        briefings = [(db, one.plain(), [*one.lines, *_own(db)]) for db, one in ask_all(considered)]
+        record = {**briefings[0][1], "beside": {db: plain for db, plain, _ in briefings[1:]}}
+        return answer(record, *(line for *_, lines in briefings for line in lines))
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
         return await memory.recall(query, limit), await check_spaces(memory)
 
-    found, spaces = ask(recalled)
+    asked = ask_all(recalled)
+    found = [one for _, (every, _) in asked for one in every][:limit]
     lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
@@ -172,7 +199,7 @@ def recall(
         if not one.example.accepted and one.lesson != one.example.task:
             texts["lesson"] = one.lesson
         lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
-    return answer({"examples": found, "spaces": spaces}, *(lines or ["nothing related"]))
+    return answer({"examples": found, "spaces": asked[0][1][1]}, *(lines or ["nothing related"]))
 
 
 async def check_spaces(memory: Memory) -> Spaces | None:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from importlib.util import find_spec
 from pkgutil import resolve_name
@@ -31,7 +31,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.reflect import Patience
-from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
+from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Resources, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
 from heedful.store.store import Effects, Store, also
@@ -112,6 +112,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
         checks={name: load(spec) for name, spec in values.checks.items()},
         holdout=values.holdout,
         max_entries=values.max_entries,
+        trust=values.trust,
         limits=Limits(**values.model_dump(include={"body", "traces", "rate"})),
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
@@ -130,9 +131,9 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield Work()
     else:
-        parts = (setup.store, setup.model, setup.embedder, setup.holdout, setup.max_entries)
-        patience = Patience(values.settled)
-        tools = Tools(*parts, patience=patience, **asdict(setup.reflections))
+        parts = {one.name: getattr(setup, one.name) for one in fields(Resources)}
+        limits = asdict(setup.reflections)
+        tools = Tools(**parts, **limits, patience=Patience(values.settled))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):
@@ -253,7 +254,8 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
         embedder = config.embedder_of(values)
-        tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
+        bounds = values.holdout, values.max_entries, values.trust
+        tools = Tools(store, model, embedder, *bounds, **limits)
         if not once:
             many = counted(options["concurrency"], "job")
             say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")

@@ -160,10 +160,10 @@ def _database(file: Path, values: Settings) -> str:
     with file.open("rb") as opened:
         found = _FOLDER.search(opened.read(HEAD))
     root = config.repository(Path(found[1].decode("utf-8", "replace"))) if found else None
-    if root is None:
-        root = Path.home() / ".heedful"
-        root.mkdir(parents=True, exist_ok=True)
-    return str(root / config.DATABASE)
+    if root is not None:
+        return str(root / config.DATABASE)
+    config.own_db().parent.mkdir(parents=True, exist_ok=True)
+    return str(config.own_db())
 
 
 async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> None:

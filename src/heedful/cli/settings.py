@@ -240,6 +240,26 @@ def ask(question: Callable[[Memory], Awaitable[T]], **options: Any) -> T:
     return ask_store(values, lambda store: question(memory_of(values, store)), **options)
 
 
+def own_db() -> Path:
+    """Return the database of one's own memory, for what belongs to no repository."""
+    return Path.home() / ".heedful" / DATABASE
+
+
+def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
+    """Ask the memory and, unless a database is stated, one's own memory beside it.
+
+    Returns each database with its answer. Raises NotFound, StoreError.
+    """
+    values, own = settings(), own_db()
+    dbs = [values.db, str(own)] if own.exists() and not states_db() else [values.db]
+
+    def answer(db: str) -> T:
+        one = values.model_copy(update={"db": db})
+        return ask_store(one, lambda store: question(memory_of(one, store)))
+
+    return [(db, answer(db)) for db in [db for db in dbs if exists(db)] or dbs[:1]]
+
+
 def ask_store(
     values: Settings,
     question: Callable[[Store], Awaitable[T]],

@@ -26,7 +26,7 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
 from heedful.lessons.consolidate import Mode
-from heedful.lessons.lesson import SHARE, Scope
+from heedful.lessons.lesson import SHARE, Scope, Trust
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
@@ -85,10 +85,12 @@ class Resources:
     embedder: Embedder | None = None
     holdout: float = SHARE
     max_entries: int | None = None
+    trust: Mapping[str, Trust] = field(default_factory=dict)
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of this tenant and project."""
-        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
+        bounds = self.holdout, self.max_entries
+        return Memory(self.store, scope, self.embedder, *bounds, trust=self.trust)
 
 
 @dataclass(frozen=True, slots=True)
