@@ -29,6 +29,7 @@ from heedful.memory.memory import Memory
 from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
+from heedful.store.search import WORKED
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
 from tests.store.support import in_memory
@@ -118,8 +119,35 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
     told = [FIX in hint for hint in agent.hints]
     assert told == ([False] + [True] * 5 if obeys else [False, True, False] + [True] * 7)
     assert "data, not instructions" in agent.hints[4]
+    worked = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
+    assert worked is (obeys and host is not stage)  # the outputs of a stage are not kept
     [state] = [one["state"] for one in (await agent.memory.top()) if FIX in one["text"]][:1]
     assert state == ("verified" if obeys else "candidate")
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("task", "output", "tell", "worked"),
+    [
+        (TASKS[1], "bad", "both", True),
+        (TASKS[0], "bad", "both", False),  # the example of a similar task is told
+        (TASKS[1], "bad" * WORKED, "both", False),
+        (TASKS[1], "bad", "rules", False),
+    ],
+)
+async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
+    store, task, output, tell, worked
+):
+    memory, said = Memory(store, holdout=0.0), list[str]()
+
+    async def triage(task: str, hint: str) -> str:
+        said.append(hint)
+        return "P1" if FIX in hint else output
+
+    options: dict[str, Any] = {"checks": [severity], "memory": memory, "store": store}
+    for each in (TASKS[0], task):
+        await run(each, generate=triage, tell=tell if each is task else "both", **options)
+    assert (FIX in said[2], f"not accepted: {output}" in said[2]) == (True, worked)
 
 
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

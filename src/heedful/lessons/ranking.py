@@ -253,6 +253,8 @@ def choose_for_loop(
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
+    if tell == "rules" or any(match.example.accepted for match in chosen):
+        chosen = [replace(match, worked=None) for match in chosen]
     known = {match.id for match in chosen}
     missed += [(match, FULL) for match in rules if match.id not in known]
     known |= {match.id for match in rules}
@@ -321,7 +323,10 @@ def _contents(match: Match) -> tuple[str, ...]:
     if match.example.accepted:
         return match.example.task, match.example.accepted
     lesson = match.lesson or match.example.task
-    return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
+    texts = [lesson] if match.example.wrong in ("", lesson) else [match.example.wrong, lesson]
+    if one := match.worked:
+        texts += [f"task: {one.task}", f"not accepted: {one.rejected}", f"accepted: {one.accepted}"]
+    return tuple(texts)
 
 
 Outcomes = Literal["told", "withheld", "missed", "closest"]

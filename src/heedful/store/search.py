@@ -272,6 +272,7 @@ def search(
         row = one.rows[id]
         measured = {
             "cause": None,
+            "worked": None,
             "cosine": cosine.get(id),
             "keyword": keyword.get(id),
             "coverage": coverage(weighed, frozenset(row["words"].split(" "))),
@@ -393,15 +394,22 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
 
 
+WORKED = 600
+
+
 def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
-    The match of a rule has no accepted output and no score, but a `cause`.
+    The match of a rule has no accepted output and no score, but a `cause`, and a worked example of
+    at most `WORKED` characters.
     """
     found = []
     unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0}
     for row in db.all("by_cause", scope, memory_key=memory_key):
-        values = {"lesson": row["text"], "example": Example(row["task"], "")}
+        one = Example(**json.loads(row["record"]))
+        short = len(one.task) + len(one.rejected) + len(one.accepted) <= WORKED
+        worked = one if one.accepted and one.rejected and short else None
+        values = {"lesson": row["text"], "example": Example(one.task, ""), "worked": worked}
         found.append(from_row(Match, row, cause=from_row(Cause, row), **values, **unscored))
     return found
 
