@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
@@ -29,8 +30,8 @@ from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
-from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.memory.memory import Memory, Quarantine
+from heedful.store import exposures, lessons
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -103,11 +104,21 @@ def revoke(
 ) -> int:
     """Remove a source and everything that derives from it.
 
-    This includes lessons learnt while a text of the source was in the prompt. Without --yes it only
-    shows what would be removed.
+    This includes lessons learnt while a text of the source was in the prompt. The source key:ID is
+    all that a key wrote, in every project of the tenant. Without --yes it only shows what would be
+    removed.
     """
+
     options: Any = {"by": by, "why": why, "dry_run": not yes}
-    counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
+
+    async def removed(memory: Memory) -> Counter[str]:
+        total = Counter[str]()
+        scopes = await memory.store.read(memory.scope, lessons.written_via, source)
+        for scope in scopes or [memory.scope]:
+            total.update(asdict(await Quarantine(memory.store, scope).revoke(source, **options)))
+        return total
+
+    counts = ask(removed)
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
     return answer(
@@ -236,23 +247,30 @@ def _answer_dream(one: Dream, then: str) -> int:
 
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
+RETIRE = Option(min=1, max=MOST, help="The id of a lesson to retire.")
 
 
 def proof(
-    limit: Limit = 10, restore: Annotated[int | None, RESTORE] = None, by: By = "", why: Why = ""
+    limit: Limit = 10,
+    restore: Annotated[int | None, RESTORE] = None,
+    retire: Annotated[int | None, RETIRE] = None,
+    by: By = "",
+    why: Why = "",
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
     It compares loops that were shown lessons with loops from which they were withheld: how often
     was the first attempt right? The intervals are valid however often you look. heedful retires a
-    lesson that is proven to hurt.
+    lesson that is proven to hurt, unless an operator wrote or pinned it: --retire does that.
     """
-    if restore is not None:
+    if (lesson := restore or retire) is not None:
         if not by.strip():
-            raise UsageError("--restore needs --by: who is responsible")
-        ask(lambda memory: memory.restore(restore, by=by, why=why))
-        words = f"lesson {restore} is restored; only later loops count for or against it"
-        return answer({"restored": restore, "by": by, "why": why}, words, following("proof"))
+            raise UsageError("--restore and --retire need --by: who is responsible")
+        done = "restored" if restore else "retired"
+        ask(lambda memory: (memory.restore if restore else memory.retire)(lesson, by=by, why=why))
+        words = f"lesson {lesson} is {done}"
+        words += "; only later loops count for or against it" if restore else ""
+        return answer({done: lesson, "by": by, "why": why}, words, following("proof"))
 
     async def read(memory: Memory) -> tuple[Proof, dict[str, Any], int, float]:
         known = {f"{one['kind']}/{one['signature']}": one for one in await memory.top(MOST)}
@@ -268,7 +286,10 @@ def proof(
     words = "no lesson was put into the prompt of a loop yet"
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
+        hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]
         then = ["proof", "--restore", retired[0], "--by", "NAME"] if retired else ["lessons"]
+        if asked := sorted(set(hurts) - set(retired)):
+            then = ["proof", "--retire", asked[0], "--by", "NAME"]
         shown = {"found": found, "pairs": pairs, "first": FIRST, **rest}
         words = page("proof", **shown, more=len(found.lessons) - len(pairs))
     return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))

@@ -317,15 +317,15 @@ class LessonFilter:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator changes in a lesson; None or False leaves the field as it is.
+    """What an operator changes in a lesson; None leaves the field as it is.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it.
+    groups. `restored` brings a retired lesson back, False retires it.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
-    restored: bool = False
+    restored: bool | None = None
 
 
 SHARE = 0.10  # the default probability of withholding a lesson

@@ -15,7 +15,7 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -30,7 +30,7 @@ from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
 from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
-from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Db, Effects, keep_answer, read_call, write_effect
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
@@ -167,7 +167,7 @@ async def answer_once(
     """
     once = Headers(scope=scope).get(ONCE)
     if once is None or scope["method"] != "POST":
-        with Effects():
+        with Effects(actor=caller.actor):
             await app(scope, receive, send)
         return
     if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
@@ -188,7 +188,10 @@ async def answer_once(
         async def hold(message: Message) -> None:
             sent.append(message)
 
-        with Effects(lambda db, n, effect: write_effect(db, call, n, effect), before.effects):
+        def record(db: Db, n: int, effect: Mapping[str, Any]) -> None:
+            write_effect(db, call, n, effect)
+
+        with Effects(record, before.effects, caller.actor):
             await app(scope, receive, hold)
         start, *rest = sent
         body = b"".join(part.get("body", b"") for part in rest)

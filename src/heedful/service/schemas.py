@@ -182,14 +182,14 @@ class ReplayRequest(Body):
 
 
 def loop_verdict(
-    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = (), release: str = ""
 ) -> Document:
     """Return a verdict: make another attempt (`again`, with `feedback`) or stop (`done`).
 
     `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
     are rules that an override suspended; `override` is an index in the loop's list of overrides.
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
-    evaluation.
+    evaluation. `release` is the command that releases the lessons of the loop that wait.
     """
     empty = {"passed": False, "stopped_by": [], "reasons": [], "feedback": "", "lifted": []}
     plain = empty | codec.verdict_to(verdict)
@@ -200,6 +200,7 @@ def loop_verdict(
         "best": loop.best,
         "state": decide.state_after(verdict),
         "evaluated_by": list(evaluated_by),
+        "release": release,
     }
 
 
@@ -291,7 +292,7 @@ class NewExample(BaseModel):
 class NewLesson(Body):
     """An error that occurred, and the lesson from it.
 
-    `source` names the origin of the text, which can be revoked later. The default is the key.
+    `source` names the origin of the text, which can be revoked later; the key is always a source.
     """
 
     error_type: Name
@@ -300,7 +301,7 @@ class NewLesson(Body):
     example: NewExample | None = None
     tags: Tags = ()
     importance: Share = 0.5
-    source: Annotated[Text, Field(max_length=500)] = ""
+    source: Annotated[Text, Field(max_length=500, pattern="^(?!key:)")] = ""
     context: Long = ""
 
 
@@ -312,12 +313,12 @@ class LessonEdit(Body):
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
     being grouped with similar patterns.
-    `restored` restores a lesson that a proof retired.
+    `restored` restores a lesson that was retired; false retires a lesson.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
-    restored: Literal[True] | None = None
+    restored: bool | None = None
     why: Short = ""
 
 
@@ -434,7 +435,8 @@ class NewKey(Body):
     expires: float | None = None
 
 
-KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key"})]
+_Shown = Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
+KeyRow = Annotated[Key, _Shown]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,4 +446,4 @@ class SecretKey(Key):
     secret: str | None
 
 
-NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
+NewKeyAnswer = Annotated[SecretKey, _Shown]

@@ -14,7 +14,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
-from heedful.store.lessons import LESSON, evict, mark, rule, upsert
+from heedful.store.lessons import LESSON, evict, mark, name_of, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -62,8 +62,12 @@ def expose(
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": at}
+            values["via"] = db.actor.via
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    if outcome is not None:
+    # A key could invent loops that fail, until the proof retires a lesson.
+    via = db.actor.via
+    known = outcome and (not via or db.one("reported", scope, loop=outcome.loop, via=via))
+    if outcome is not None and known:
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
             known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
@@ -71,7 +75,9 @@ def expose(
         fields = ("loop", "right_at_once", "calls", "memory_key")
         values = {name: getattr(outcome, name) for name in fields}
         values["signatures"] = json.dumps(sorted(broken))
-        new = db.one("insert_outcome", scope, **values, now=now) is not None
+        limits = {"via": via, "most": db.actor.outcomes, "now": now, "day": GIVEN_UP}
+        row = db.one("insert_outcome", scope, **values, **limits)
+        new = row is not None and row["n"] is not None
         if new:
             db.run("count_outcome", {**key_of(scope), **values})
         # A rule that the loop broke is written later.
@@ -130,11 +136,12 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Retire the lessons in `hurting`, except pinned ones; return the names of the retired lessons.
+    """Retire the lessons in `hurting`; return the names of the retired lessons.
 
-    Records a ruling for each retired lesson. `useful` maps names of lessons (`kind/signature`) to
-    their factors in ranking. The factor becomes 1 for all other lessons, and is at least 1 for
-    pinned ones.
+    Records a ruling for each retired lesson. Lessons that an operator wrote or pinned stay, and a
+    ruling "review" puts them before a person, once. `useful` maps names of lessons
+    (`kind/signature`) to their factors in ranking. The factor becomes 1 for all other lessons, and
+    is at least 1 for those that an operator wrote or pinned.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -142,12 +149,26 @@ def conclude(
     retired = []
     for one in hurting:
         lesson = str(one.lesson)
-        for row in db.run("retire", _key(scope, lesson)).fetchall():
+        for row in db.run("retire", {**_key(scope, lesson), "person": False}).fetchall():
+            action = "retire" if row["state"] == "retired" else "review"
             record = {**asdict(one), "digest": mark(LESSON, row["text"])}
             at = _after(db, scope, lesson, time.time())
-            rule(db, scope, "retire", lesson, "proof", str(one), at, record)
-            retired.append(lesson)
+            known = {**key_of(scope), "subject": lesson, "action": "review"}
+            if action == "retire" or not db.select("id", "ruling", known):
+                rule(db, scope, action, lesson, "proof", str(one), at, record)
+            retired += [lesson] if action == "retire" else []
     return retired
+
+
+def retire(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
+    """Retire a lesson, also one that an operator wrote; record a ruling. Raises NotFound."""
+    known = db.select("kind, signature, text", "reflection", {**key_of(scope), "id": id})
+    named = known and {**key_of(scope), **dict(known[0]), "person": True}
+    if not (named and db.run("retire", named).fetchall()):
+        raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
+    lesson = name_of(known[0])
+    at, record = _after(db, scope, lesson, time.time()), {"digest": mark(LESSON, known[0]["text"])}
+    rule(db, scope, "retire", lesson, by, why, at, record)
 
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:

@@ -18,10 +18,17 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
-from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
+from heedful.lessons.trust import (
+    HELD,
+    KEY,
+    RAISING,
+    Action,
+    QuarantinedLesson,
+    RevocationResult,
+)
 from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
@@ -32,6 +39,7 @@ Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
+SENTENCE = 5  # words of an answer that is rejected for every task
 # `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
@@ -48,6 +56,21 @@ def words_digest(text: str) -> str:
 def mark(digest: str, lesson: str) -> str:
     """Return the digest that rulings use for the example with this `digest` and lesson text."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
+
+
+def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
+    """Return the digests of the words of a lesson as JSON; letter case and blanks do not matter.
+
+    A short answer counts only together with its task. With `task`, includes that of the example.
+    """
+    texts = [] if kind == "example" else [text]
+    digests = set[str]()
+    if example is not None:
+        long = (one for one in (example.accepted, example.task) if len(one.split()) >= SENTENCE)
+        texts += [example.wrong, *(one for one in long if task or one != example.task)]
+        digests |= {example.digest} if example.accepted else set()
+    plain = (" ".join(storable(one).casefold().split()).strip(" .!") for one in texts)
+    return json.dumps(sorted(digests | {short_digest(one) for one in plain if one}))
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
@@ -110,12 +133,19 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = trusts.lowest_trust((one.trust, *known_trusts)) if known_trusts else one.trust
+    words = {**key, "words": _said(one.kind, one.text, one.example, trust != "operator")}
+    if trust == "operator":
+        db.run("allow_words", words)
+    elif db.first("is_refused", words) is not None:
+        trust = "external"
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = trusts.initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     one = trusts.clip_reflection(one) if trust in HELD else one
-    return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
+    origin: Plain = {"source": source, "parents": tuple(sorted(parents))}
+    origin["sources"] = (*one.sources, *[db.actor.via] * bool(db.actor.via))
+    return replace(one, trust=trust, state=state, **origin)
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
@@ -139,28 +169,47 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
 
 
 def upsert(
-    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: int | None = None
+    db: Db,
+    scope: Scope,
+    reflections: Sequence[Reflection],
+    now: float,
+    quota: int | None = None,
+    drops: bool = False,
 ) -> list[Remembered]:
     """Store each reflection: insert its lesson or, if the lesson exists, add 1 to its count.
 
     Also stores the sighting and the example of the reflection. Skips a reflection if `assign_trust`
-    returns None. Raises QuotaExceeded, and InvalidInput for an unknown parent.
+    returns None. The `quota` is that of the key through which a reflection came, or else of its
+    source; with `drops`, skips what is beyond it. Raises QuotaExceeded, and InvalidInput for an
+    unknown parent.
     """
     key = _scope_key(scope)
     answers = []
     for one in reflections:
         if (stamped := assign_trust(db, key, one)) is not None:
+            keys = [name for name in stamped.sources if name.startswith(KEY)]
+            source = storable(keys[0] if keys else stamped.source)
+            bounded = quota is not None and stamped.state == "quarantined"
+            if bounded and drops and _held(db, key, source) >= quota:
+                continue
             answers.append(_upsert(db, key, stamped, now))
             if stamped.cause is not None:
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
                 db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
-            if quota is not None and stamped.state == "quarantined":
-                source = storable(stamped.source)
-                (held,) = db.run("count_held", {**key, "source": source}).fetchall()
-                if held["n"] > quota:
-                    raise QuotaExceeded(source, held["n"], quota)
+            if bounded and (held := _held(db, key, source)) > quota:
+                raise QuotaExceeded(source, held, quota)
     return answers
+
+
+def _held(db: Db, key: Plain, source: str) -> int:
+    return int(db.run("count_held", {**key, "source": source}).fetchall()[0]["n"])
+
+
+def held_of(db: Db, scope: Scope, source: str) -> list[int]:
+    """Return the ids of the examples of a source that wait in quarantine."""
+    rows = db.run("held_of", {"scope": token(scope), "source": storable(source)})
+    return [int(row["id"]) for row in rows]
 
 
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
@@ -192,6 +241,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     if new and len(tags) + len(new) <= trusts.TAGS:
         db.update("reflection", {"id": id}, {"tags": json.dumps([*tags, *new])})
     sighting = {name: values[name] for name in ("reflection", "loop", "source", "trust", "parents")}
+    sighting["via"] = " ".join(name for name in reflection.sources if name.startswith(KEY))
     db.insert("occurrence", {**sighting, "text": storable(reflection.sighting), "at": now})
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
@@ -289,9 +339,8 @@ def add_example(
         "words": searched_words(task, storable(context), values.get("about", "")),
     }
     if values["state"] == "quarantined":
-        ruled = {"subject": name_of(values), "digest": mark(values["digest"], values["text"])}
-        last = db.first("ruled_last", {**values, **ruled})
-        if last is not None and last["action"] == "reject":
+        said = {"words": _said(values["kind"], values["text"], example, True)}
+        if db.first("is_refused", {**values, **said}) is not None:
             values["state"] = "retired"
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
@@ -509,6 +558,7 @@ def state_trust(
     stated, released = {**waiting, **statements(db, scope)}, list[int]()
     for one in quarantined(db, scope, None):
         rows = db.select("source", "origin", {"example": one.id})
+        rows = [row for row in rows if not row["source"].startswith(KEY)]
         names = {row["source"] for row in rows if not row["source"].startswith("episode:")}
         # A caller may name a single source as it likes; only a session has several.
         known = len(rows) > len(names) > 0 and (source == "tool" or source in names)
@@ -552,8 +602,12 @@ def settle(
         record = {"example": id, "digest": digest, "source": one.source, "trust": one.trust}
         rule(db, scope, action, subject, by, why, now, record)
         values["reflection"] = row["reflection"]
+        words = _said(one.kind, one.lesson, one.example, released)
         if released:
+            db.run("allow_words", {**values, "words": words})
             copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
+        for said in json.loads(words) if not released else ():
+            db.insert("refused", {**key_of(scope), "words": said}, SKIP)
         (lesson,) = db.run("read_voice", values).fetchall()
         if lesson["trust"] in HELD and (released or lesson["author"] == id):
             _speak(db, values, id if released else _best(db, values), lesson)
@@ -562,17 +616,23 @@ def settle(
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
-    A lesson that has text from another source stays, with this text. With `dry_run`, deletes
-    nothing and returns what it would delete. Raises NotFound if nothing comes from the source.
+    A lesson that has text from another source stays, with this text. The source `key:ID` includes
+    all that came through this key of a service. With `dry_run`, deletes nothing and returns what it
+    would delete. Raises NotFound if nothing comes from the source.
     """
     values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
+    removed, names = RevocationResult(), [values["source"]]
+    if source.startswith(KEY):
+        removed, names = _forget_key(db, values)
+    values["sources"] = json.dumps(names)
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
     vectors = db.run("delete_vectors", values).rowcount
     gone = db.run("delete_examples", values).fetchall()
-    db.delete("action", {name: values[name] for name in ("tenant", "project", "source")})
+    for name in names:
+        db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
     lessons = 0
@@ -588,7 +648,8 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
                 lessons += db.delete("reflection", {"id": reflection})
             else:
                 _speak(db, values, best, lesson)
-    removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
+    counts = {"sightings": sum(seen.values()), "vectors": vectors}
+    removed = replace(removed, examples=len(gone), lessons=lessons, **counts)
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
@@ -597,6 +658,39 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     if not dry_run:
         rule(db, scope, "revoke", source, by, why, values["now"], asdict(removed))
     return removed
+
+
+def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
+    """Delete what came through the key `source`; return the numbers, and the sources of lessons.
+
+    A loop of others goes back to the state before the first attempt that the key reported.
+    """
+    names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
+    loops = attempts = 0
+    for loop in db.run("loops_of", values).fetchall():
+        names.append(f"loop:{loop['id']}")
+        cut = {"n": loop["n"], "first": loop["first"], "now": values["now"]}
+        attempts += db.run("cut_attempts", cut).rowcount
+        if not loop["first"]:
+            loops += db.delete("loop", {"n": loop["n"]})
+        else:
+            for name in ("cut_decisions", "reopen"):
+                db.run(name, cut)
+            db.delete("step", {"loop": loop["n"]})
+    sent = db.run("delete_sent", values).fetchall()
+    names += [f"episode:{row['digest'][:16]}" for row in sent]
+    for row in db.run("traces_of", values).fetchall():
+        db.delete("span", {**scope, "trace": row["id"]})
+        db.delete("trace", {**scope, "id": row["id"]})
+    db.run("uncount_outcomes", values)
+    ended = db.delete("outcome", {**scope, "via": values["source"]})
+    return RevocationResult(0, 0, 0, 0, loops, attempts, len(sent), ended), names
+
+
+def written_via(db: Db, scope: Scope, key: str) -> list[Scope]:
+    """Return the scopes of the tenant to which a key wrote; `key` is a source such as `key:ID`."""
+    rows = db.run("written_via", {"tenant": scope.tenant, "source": storable(key)})
+    return [Scope(scope.tenant, row["project"]) for row in rows]
 
 
 def _best(db: Db, values: Plain) -> int | None:

@@ -129,15 +129,21 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
+-- name: held_of
+select e.id from origin o join example e on e.id = o.example
+where o.scope = :scope and o.source = :source and e.state = 'quarantined' order by e.id;
+
 -- name: count_held
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
--- name: ruled_last
-select action from ruling
-where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
-  and json_extract(record, '$.digest') = :digest
-order by at desc, id desc limit 1;
+-- name: is_refused
+select 1 from refused
+where tenant = :tenant and project = :project and words in (select value from json_each(:words)) limit 1;
+
+-- name: allow_words
+delete from refused
+where tenant = :tenant and project = :project and words in (select value from json_each(:words));
 
 -- name: held
 select id from example where scope = :scope and state = 'quarantined' order by id desc limit :most;
@@ -212,9 +218,60 @@ set tags = case when author = :example then tags else '[]' end,
 )
 where id = :reflection;
 
+-- name: written_via
+select project from loop l where tenant = :tenant and (
+  via = :source or exists (select 1 from attempt where loop = l.n and via = :source))
+union select project from episode where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
+union select project from trace where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
+union select project from outcome where tenant = :tenant and via = :source
+union select r.project from reflection r join occurrence o on o.reflection = r.id
+where r.tenant = :tenant and instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
+order by project;
+
+-- name: loops_of
+-- The loops that a key began or reported to, and its first attempt; 0 for a loop that it began.
+select n, id, case when via = :source then 0
+  else (select min(number) from attempt where loop = n and via = :source) end as first
+from loop where tenant = :tenant and project = :project and (
+  via = :source or exists (select 1 from attempt where loop = n and via = :source));
+
+-- name: cut_attempts
+-- Later attempts built on the feedback about the first of them.
+delete from attempt where loop = :n and number >= :first;
+
+-- name: cut_decisions
+delete from decision where loop = :n and attempt >= :first;
+
+-- name: reopen
+update loop set state = 'open', epoch = epoch + 1, updated = :now where n = :n;
+
+-- name: delete_sent
+delete from episode
+where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
+returning digest;
+
+-- name: traces_of
+select id from trace
+where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0;
+
+-- name: uncount_outcomes
+update reflection
+set helped = helped - (
+      select count(*) from exposure x join outcome o using (tenant, project, loop)
+      where x.tenant = :tenant and x.project = :project and x.kind = reflection.kind
+        and x.signature = reflection.signature and x.shown and o.via = :source and o.n is not null and o.right_at_once),
+    hurt = hurt - (
+      select count(*) from exposure x join outcome o using (tenant, project, loop)
+      where x.tenant = :tenant and x.project = :project and x.kind = reflection.kind
+        and x.signature = reflection.signature and x.shown and o.via = :source and o.n is not null
+        and instr(o.signatures, '"' || x.signature || '"') > 0)
+where tenant = :tenant and project = :project and (kind, signature) in (
+  select x.kind, x.signature from exposure x join outcome o using (tenant, project, loop)
+  where x.tenant = :tenant and x.project = :project and o.via = :source);
+
 -- name: rests_on_source
 with recursive rests (id) as (
-  select example from origin where scope = :scope and source = :source
+  select example from origin where scope = :scope and source in (select value from json_each(:sources))
   union select l.child from lineage l join rests r on l.parent = r.id
 )
 select id from rests;
@@ -223,7 +280,7 @@ select id from rests;
 delete from occurrence where id in (
   select o.id from occurrence o join reflection r on r.id = o.reflection
   where r.tenant = :tenant and r.project = :project and (
-    o.source = :source
+    o.source in (select value from json_each(:sources)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
     or o.parents <> '[]' and exists (
       select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
     )
