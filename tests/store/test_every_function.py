@@ -138,6 +138,8 @@ async def of_lessons(story: Story) -> None:
     hurting = prove_cases({name(one): cases}, 0).lessons
     assert await write(exposures.conclude, {}, hurting) == [name(one)]
     await write(exposures.restore, first.id, "ada", "it was the model")
+    await write(exposures.retire, first.id, "ada", "it was not")
+    await write(exposures.restore, first.id, "ada", "it was")
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)
     assert (await read(exposures.rulings, 9))[-1]["why"] == "why"
     # In quarantine: seen, released, revoked.
@@ -146,7 +148,9 @@ async def of_lessons(story: Story) -> None:
     assert await write(lessons.state_trust, "tool", "model", "ada", "", {}) == []
     assert await read(lessons.statements) == {"tool": "model"}
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
+    assert await read(lessons.held_of, "page") == []
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
+    assert await read(lessons.written_via, "key:ada") == []
     # Moved, pruned and cleared.
     found = await read(lambda db, scope: [*transfer.export_lessons(db, scope)])
     story.called.add(transfer.export_lessons)

@@ -85,7 +85,8 @@ class Settings(BaseModel):
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`; `pins`
     says which checks, goals and keys measure the loops of a project. `outcomes` of a key count in
     the proof on one day. `rate` is in requests a second for each key, `body` and `traces` are in
-    bytes, `drain` is in seconds. A trace is complete `settled` seconds after its last span, if its root has ended.
+    bytes, `drain` is in seconds. A trace is complete `settled` seconds after its last span, if its
+    root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)

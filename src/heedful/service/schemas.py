@@ -52,6 +52,12 @@ def _loop_name(loop: str) -> str:
     return loop
 
 
+def _no_key(source: str) -> str:
+    if source.startswith(trust.KEY):  # it would count against the quota of that key
+        raise ValueError("the service itself adds the key")
+    return source
+
+
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Short = Annotated[Text, Field(max_length=2_000)]
@@ -301,7 +307,7 @@ class NewLesson(Body):
     example: NewExample | None = None
     tags: Tags = ()
     importance: Share = 0.5
-    source: Annotated[Text, Field(max_length=500, pattern="^(?!key:)")] = ""
+    source: Annotated[Text, Field(max_length=500), AfterValidator(_no_key)] = ""
     context: Long = ""
 
 

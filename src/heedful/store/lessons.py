@@ -67,7 +67,8 @@ def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
     digests = set[str]()
     if example is not None:
         long = (one for one in (example.accepted, example.task) if len(one.split()) >= SENTENCE)
-        texts += [example.wrong, *(one for one in long if task or one != example.task)]
+        texts += [one for one in long if task or one != example.task]
+        texts += [example.wrong] if task or text.startswith(example.wrong.rstrip(". ")) else []
         digests |= {example.digest} if example.accepted else set()
     plain = (" ".join(storable(one).casefold().split()).strip(" .!") for one in texts)
     return json.dumps(sorted(digests | {short_digest(one) for one in plain if one}))
@@ -189,16 +190,16 @@ def upsert(
         if (stamped := assign_trust(db, key, one)) is not None:
             keys = [name for name in stamped.sources if name.startswith(KEY)]
             source = storable(keys[0] if keys else stamped.source)
-            bounded = quota is not None and stamped.state == "quarantined"
-            if bounded and drops and _held(db, key, source) >= quota:
+            most = ALL if quota is None or stamped.state != "quarantined" else quota
+            if drops and most < ALL and _held(db, key, source) >= most:
                 continue
             answers.append(_upsert(db, key, stamped, now))
             if stamped.cause is not None:
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
                 db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
-            if bounded and (held := _held(db, key, source)) > quota:
-                raise QuotaExceeded(source, held, quota)
+            if most < ALL and (held := _held(db, key, source)) > most:
+                raise QuotaExceeded(source, held, most)
     return answers
 
 
@@ -625,7 +626,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     removed, names = RevocationResult(), [values["source"]]
     if source.startswith(KEY):
         removed, names = _forget_key(db, values)
-    values["sources"] = json.dumps(names)
+    values["named"] = json.dumps(names)
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())

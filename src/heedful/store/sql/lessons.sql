@@ -220,7 +220,7 @@ where id = :reflection;
 
 -- name: written_via
 select project from loop l where tenant = :tenant and (
-  via = :source or exists (select 1 from attempt where loop = l.n and via = :source))
+  via = :source or 0 < (select count(*) from attempt where loop = l.n and via = :source))
 union select project from episode where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 union select project from trace where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 union select project from outcome where tenant = :tenant and via = :source
@@ -233,7 +233,7 @@ order by project;
 select n, id, case when via = :source then 0
   else (select min(number) from attempt where loop = n and via = :source) end as first
 from loop where tenant = :tenant and project = :project and (
-  via = :source or exists (select 1 from attempt where loop = n and via = :source));
+  via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
 
 -- name: cut_attempts
 -- Later attempts built on the feedback about the first of them.
@@ -271,7 +271,7 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 
 -- name: rests_on_source
 with recursive rests (id) as (
-  select example from origin where scope = :scope and source in (select value from json_each(:sources))
+  select example from origin where scope = :scope and source in (select value from json_each(:named))
   union select l.child from lineage l join rests r on l.parent = r.id
 )
 select id from rests;
@@ -280,7 +280,7 @@ select id from rests;
 delete from occurrence where id in (
   select o.id from occurrence o join reflection r on r.id = o.reflection
   where r.tenant = :tenant and r.project = :project and (
-    o.source in (select value from json_each(:sources)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
+    o.source in (select value from json_each(:named)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
     or o.parents <> '[]' and exists (
       select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
     )
