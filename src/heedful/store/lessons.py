@@ -191,20 +191,16 @@ def upsert(
             keys = [name for name in stamped.sources if name.startswith(KEY)]
             source = storable(keys[0] if keys else stamped.source)
             most = ALL if quota is None or stamped.state != "quarantined" else quota
-            if drops and most < ALL and _held(db, key, source) >= most:
+            if drops and most < ALL and len(held_of(db, scope, source)) >= most:
                 continue
             answers.append(_upsert(db, key, stamped, now))
             if stamped.cause is not None:
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
                 db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
-            if most < ALL and (held := _held(db, key, source)) > most:
+            if most < ALL and (held := len(held_of(db, scope, source))) > most:
                 raise QuotaExceeded(source, held, most)
     return answers
-
-
-def _held(db: Db, key: Plain, source: str) -> int:
-    return int(db.run("count_held", {**key, "source": source}).fetchall()[0]["n"])
 
 
 def held_of(db: Db, scope: Scope, source: str) -> list[int]:
@@ -599,8 +595,7 @@ def settle(
             last = db.first("rulings_on", values)
             ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
             raise NotQuarantined(id, one.state, ruled)
-        digest = mark(row["digest"], one.lesson)
-        record = {"example": id, "digest": digest, "source": one.source, "trust": one.trust}
+        record = {"example": id, "source": one.source, "trust": one.trust}
         rule(db, scope, action, subject, by, why, now, record)
         values["reflection"] = row["reflection"]
         words = _said(one.kind, one.lesson, one.example, released)

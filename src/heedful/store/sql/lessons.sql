@@ -133,10 +133,6 @@ select 1 from before where id = :example;
 select e.id from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined' order by e.id;
 
--- name: count_held
-select count(*) as n from origin o join example e on e.id = o.example
-where o.scope = :scope and o.source = :source and e.state = 'quarantined';
-
 -- name: is_refused
 select 1 from refused
 where tenant = :tenant and project = :project and words in (select value from json_each(:words)) limit 1;
@@ -255,19 +251,15 @@ select id from trace
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0;
 
 -- name: uncount_outcomes
-update reflection
-set helped = helped - (
-      select count(*) from exposure x join outcome o using (tenant, project, loop)
-      where x.tenant = :tenant and x.project = :project and x.kind = reflection.kind
-        and x.signature = reflection.signature and x.shown and o.via = :source and o.n is not null and o.right_at_once),
-    hurt = hurt - (
-      select count(*) from exposure x join outcome o using (tenant, project, loop)
-      where x.tenant = :tenant and x.project = :project and x.kind = reflection.kind
-        and x.signature = reflection.signature and x.shown and o.via = :source and o.n is not null
-        and instr(o.signatures, '"' || x.signature || '"') > 0)
-where tenant = :tenant and project = :project and (kind, signature) in (
-  select x.kind, x.signature from exposure x join outcome o using (tenant, project, loop)
-  where x.tenant = :tenant and x.project = :project and o.via = :source);
+with gone as (
+  select x.kind, x.signature, o.right_at_once as first, instr(o.signatures, '"' || x.signature || '"') > 0 as again
+  from exposure x join outcome o using (tenant, project, loop)
+  where x.tenant = :tenant and x.project = :project and x.shown and o.via = :source and o.n is not null
+)
+update reflection as l
+set helped = helped - (select count(*) from gone g where g.kind = l.kind and g.signature = l.signature and first),
+    hurt = hurt - (select count(*) from gone g where g.kind = l.kind and g.signature = l.signature and again)
+where tenant = :tenant and project = :project and (kind, signature) in (select kind, signature from gone);
 
 -- name: rests_on_source
 with recursive rests (id) as (
