@@ -138,8 +138,6 @@ async def of_lessons(story: Story) -> None:
     hurting = prove_cases({name(one): cases}, 0).lessons
     assert await write(exposures.conclude, {}, hurting) == [name(one)]
     await write(exposures.restore, first.id, "ada", "it was the model")
-    await write(exposures.retire, first.id, "ada", "it was not")
-    await write(exposures.restore, first.id, "ada", "it was")
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)
     assert (await read(exposures.rulings, 9))[-1]["why"] == "why"
     # In quarantine: seen, released, revoked.

@@ -206,9 +206,8 @@ async def test_harm_retires_once_and_on_record(store, path):
         ("review", "check/p"), ("review", "check/o"), ("retire", "check/b"), ("retire", "check/a"),
     ]  # fmt: skip
     ((id,),) = rows(path, "select id from reflection where signature = 'o'")
-    await store.write(SCOPE, exposure_store.retire, id, "ada", "it is old")
-    await restore(store, id, "ada", "it is not")
-    assert rows(path, "select state from reflection where signature = 'o'") == [("verified",)]
+    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "it is old")
+    assert await conclude(store, {}, *found) == ["check/o"]
     assert last["why"].startswith("shown 200, withheld 40: right at once 0 % against 100 %; −100")
     assert last["record"]["uplift"]["gain"] == -1
     assert abs(last["at"] - time.time()) < 60
@@ -277,7 +276,8 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     assert sum(cases["check/a"].values()) == 1
     assert await conclude(store, {}, hurting("a")) == []  # a person decides about these words
     ((id,),) = rows(path, "select id from reflection")
-    await store.write(SCOPE, exposure_store.retire, id, "ada", "")
+    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
+    assert await conclude(store, {}, hurting("a")) == ["check/a"]
     await write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
     assert now(path)[:2] == ("retired", WORDS)
 
@@ -341,6 +341,7 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
         found, _ = await store.read(SCOPE, evidence)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
         assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
-        await store.write(SCOPE, exposure_store.retire, id, "ada", "")
+        await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
+        await conclude(store, {}, hurting("a"))
         await restore(store, id, "ada", "")
     assert now(path)[0] == "candidate"

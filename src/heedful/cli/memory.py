@@ -247,30 +247,23 @@ def _answer_dream(one: Dream, then: str) -> int:
 
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
-RETIRE = Option(min=1, max=MOST, help="The id of a lesson to retire.")
 
 
 def proof(
-    limit: Limit = 10,
-    restore: Annotated[int | None, RESTORE] = None,
-    retire: Annotated[int | None, RETIRE] = None,
-    by: By = "",
-    why: Why = "",
+    limit: Limit = 10, restore: Annotated[int | None, RESTORE] = None, by: By = "", why: Why = ""
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
     It compares loops that were shown lessons with loops from which they were withheld: how often
     was the first attempt right? The intervals are valid however often you look. heedful retires a
-    lesson that is proven to hurt, unless an operator wrote or pinned it: --retire does that.
+    lesson that is proven to hurt. If an operator wrote or pinned it, it stays until it is unpinned.
     """
-    if (lesson := restore or retire) is not None:
+    if restore is not None:
         if not by.strip():
-            raise UsageError("--restore and --retire need --by: who is responsible")
-        done = "restored" if restore else "retired"
-        ask(lambda memory: (memory.restore if restore else memory.retire)(lesson, by=by, why=why))
-        words = f"lesson {lesson} is {done}"
-        words += "; only later loops count for or against it" if restore else ""
-        return answer({done: lesson, "by": by, "why": why}, words, following("proof"))
+            raise UsageError("--restore needs --by: who is responsible")
+        ask(lambda memory: memory.restore(restore, by=by, why=why))
+        words = f"lesson {restore} is restored; only later loops count for or against it"
+        return answer({"restored": restore, "by": by, "why": why}, words, following("proof"))
 
     async def read(memory: Memory) -> tuple[Proof, dict[str, Any], int, float]:
         known = {f"{one['kind']}/{one['signature']}": one for one in await memory.top(MOST)}
@@ -289,7 +282,7 @@ def proof(
         hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]
         then = ["proof", "--restore", retired[0], "--by", "NAME"] if retired else ["lessons"]
         if asked := sorted(set(hurts) - set(retired)):
-            then = ["proof", "--retire", asked[0], "--by", "NAME"]
+            then = ["pin", asked[0], "--undo", "--by", "NAME"]
         shown = {"found": found, "pairs": pairs, "first": FIRST, **rest}
         words = page("proof", **shown, more=len(found.lessons) - len(pairs))
     return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))

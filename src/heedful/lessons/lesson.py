@@ -256,7 +256,8 @@ class Match:
     digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and `trust` are
     those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
-    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson.
+    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson;
+    then `worked` is the output that broke the rule and what was accepted, unless they are long.
     """
 
     id: int
@@ -279,6 +280,7 @@ class Match:
     trust: Trust = "operator"
     meta: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
+    worked: Example | None = None
 
     @property
     def relevance(self) -> float:
@@ -317,15 +319,15 @@ class LessonFilter:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator changes in a lesson; None leaves the field as it is.
+    """What an operator changes in a lesson; None or False leaves the field as it is.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings a retired lesson back, False retires it.
+    groups. `restored` brings the lesson back after a proof retired it.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
-    restored: bool | None = None
+    restored: bool = False
 
 
 SHARE = 0.10  # the default probability of withholding a lesson

@@ -396,7 +396,8 @@ class Memory(Transfers):
     async def look(self, loop: str = "") -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
-        Lessons that an operator wrote or pinned are not retired: a ruling "review" names them.
+        Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a ruling "review"
+        puts them before a person.
         With a `loop` that has ended, do this only if enough loops have ended since the last time.
         Returns the names (`kind/signature`) of the retired lessons.
         """
@@ -409,16 +410,8 @@ class Memory(Transfers):
         hurting = [one for one in found if one.conclusion == "hurts"]
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
 
-    async def retire(self, id: int, *, by: str, why: str = "") -> None:
-        """Retire a lesson, for example one that a proof put before a person; record the decision.
-
-        Raises NotFound, InvalidInput without an actor.
-        """
-        records.check_id(id)
-        await self.store.write(self.scope, exposure_store.retire, id, by, why)
-
     async def restore(self, id: int, *, by: str, why: str = "") -> None:
-        """Bring back a lesson that was retired; only later evidence counts for it.
+        """Bring back a lesson that a proof retired; only later evidence counts for it.
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """

@@ -319,12 +319,12 @@ class LessonEdit(Body):
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
     being grouped with similar patterns.
-    `restored` restores a lesson that was retired; false retires a lesson.
+    `restored` restores a lesson that a proof retired.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
-    restored: bool | None = None
+    restored: Literal[True] | None = None
     why: Short = ""
 
 

@@ -14,7 +14,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
-from heedful.store.lessons import LESSON, evict, mark, name_of, rule, upsert
+from heedful.store.lessons import evict, mark, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -138,10 +138,10 @@ def conclude(
 ) -> list[str]:
     """Retire the lessons in `hurting`; return the names of the retired lessons.
 
-    Records a ruling for each retired lesson. Lessons that an operator wrote or pinned stay, and a
-    ruling "review" puts them before a person, once. `useful` maps names of lessons
-    (`kind/signature`) to their factors in ranking. The factor becomes 1 for all other lessons, and
-    is at least 1 for those that an operator wrote or pinned.
+    Records a ruling for each retired lesson. Lessons that an operator wrote or pinned stay until
+    they are unpinned; a ruling "review" puts them before a person, once. `useful` maps names of
+    lessons (`kind/signature`) to their factors in ranking. The factor becomes 1 for all other
+    lessons, and is at least 1 for those that an operator wrote or pinned.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -149,26 +149,15 @@ def conclude(
     retired = []
     for one in hurting:
         lesson = str(one.lesson)
-        for row in db.run("retire", {**_key(scope, lesson), "person": False}).fetchall():
+        for row in db.run("retire", _key(scope, lesson)).fetchall():
             action = "retire" if row["state"] == "retired" else "review"
-            record = {**asdict(one), "digest": mark(LESSON, row["text"])}
+            record = {**asdict(one), "digest": mark(row["text"])}
             at = _after(db, scope, lesson, time.time())
             known = {**key_of(scope), "subject": lesson, "action": "review"}
             if action == "retire" or not db.select("id", "ruling", known):
                 rule(db, scope, action, lesson, "proof", str(one), at, record)
             retired += [lesson] if action == "retire" else []
     return retired
-
-
-def retire(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Retire a lesson, also one that an operator wrote; record a ruling. Raises NotFound."""
-    known = db.select("kind, signature, text", "reflection", {**key_of(scope), "id": id})
-    named = known and {**key_of(scope), **dict(known[0]), "person": True}
-    if not (named and db.run("retire", named).fetchall()):
-        raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
-    lesson = name_of(known[0])
-    at, record = _after(db, scope, lesson, time.time()), {"digest": mark(LESSON, known[0]["text"])}
-    rule(db, scope, "retire", lesson, by, why, at, record)
 
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:

@@ -21,14 +21,7 @@ from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
-from heedful.lessons.trust import (
-    HELD,
-    KEY,
-    RAISING,
-    Action,
-    QuarantinedLesson,
-    RevocationResult,
-)
+from heedful.lessons.trust import HELD, KEY, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
@@ -53,9 +46,9 @@ def words_digest(text: str) -> str:
     return f"{LESSON} {Example(text, '').digest}"
 
 
-def mark(digest: str, lesson: str) -> str:
-    """Return the digest that rulings use for the example with this `digest` and lesson text."""
-    return Example(lesson, "").digest if digest.startswith(LESSON) else digest
+def mark(lesson: str) -> str:
+    """Return the digest that rulings use for the text of a lesson."""
+    return Example(lesson, "").digest
 
 
 def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
@@ -227,7 +220,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "now": now,
     }
     if reflection.trust in RAISING:
-        db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
+        db.run("begin_anew", {**values, "mark": mark(values["text"])})
         db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
@@ -307,9 +300,8 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator wrote a known text again, which raises the trust of the text.
         scope, source = Scope(values["tenant"], values["project"]), values["source"]
-        record = {"digest": mark(values["digest"], values["text"]), "source": source}
-        by, now = source.strip() or "operator", values["now"]
-        rule(db, scope, "release", name_of(values), by, "wrote the same text", now, record)
+        by, why = source.strip() or "operator", "wrote the same text"
+        rule(db, scope, "release", name_of(values), by, why, values["now"], {"source": source})
 
 
 def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
@@ -663,16 +655,13 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     """
     names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
     loops = attempts = 0
-    for loop in db.run("loops_of", values).fetchall():
-        names.append(f"loop:{loop['id']}")
-        cut = {"n": loop["n"], "first": loop["first"], "now": values["now"]}
-        attempts += db.run("cut_attempts", cut).rowcount
-        if not loop["first"]:
-            loops += db.delete("loop", {"n": loop["n"]})
-        else:
-            for name in ("cut_decisions", "reopen"):
-                db.run(name, cut)
-            db.delete("step", {"loop": loop["n"]})
+    for n, id, first, last in db.run("loops_of", values).fetchall():
+        names.append(f"loop:{id}")
+        for number in range(first, last + 1):  # the later ones built on the feedback
+            attempts += db.delete("attempt", {"loop": n, "number": number})
+            db.delete("decision", {"loop": n, "attempt": number})
+        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
+        loops += db.delete("loop", {"n": n, "via": values["source"]})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
     for row in db.run("traces_of", values).fetchall():

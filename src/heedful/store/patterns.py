@@ -204,8 +204,8 @@ def amend(
         size.pin(db, scope, id, change.pinned, by, why)
     if change.apart is not None:
         set_apart(db, scope, [found["signature"]], change.apart, by, why)
-    if change.restored is not None:
-        (shown.restore if change.restored else shown.retire)(db, scope, id, by, why)
+    if change.restored:
+        shown.restore(db, scope, id, by, why)
     return one(db, scope, id)
 
 

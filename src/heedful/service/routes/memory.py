@@ -188,7 +188,7 @@ async def edit(
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    change = lesson.Change(body.pinned, body.apart, body.restored)
+    change = lesson.Change(body.pinned, body.apart, body.restored is not None)
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
     arguments = (if_match.strip().strip('"'), change, caller.by, body.why)

@@ -78,8 +78,11 @@ update reflection set useful = case when pinned or trust = 'operator' then max(1
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: retire
--- A person decides about what an operator wrote or pinned.
-update reflection set state = case when not :person and (pinned or trust = 'operator') then state else 'retired' end
+-- A person decides about what an operator wrote or pinned: by unpinning it.
+update reflection set state = case when pinned or trust = 'operator' and not exists (
+  select 1 from ruling
+  where tenant = :tenant and project = :project and subject = :kind || '/' || :signature and action = 'unpin'
+) then state else 'retired' end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature
   and state in ('candidate', 'verified')
 returning text, state;

@@ -225,21 +225,12 @@ where r.tenant = :tenant and instr(' ' || o.via || ' ', ' ' || :source || ' ') >
 order by project;
 
 -- name: loops_of
--- The loops that a key began or reported to, and its first attempt; 0 for a loop that it began.
-select n, id, case when via = :source then 0
-  else (select min(number) from attempt where loop = n and via = :source) end as first
+-- The loops that a key began or reported to, with the first attempt to remove, and their last one.
+select n, id, case when via = :source then 1
+  else (select min(number) from attempt where loop = n and via = :source) end as first,
+  coalesce((select max(number) from attempt where loop = n), 0) as last
 from loop where tenant = :tenant and project = :project and (
   via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
-
--- name: cut_attempts
--- Later attempts built on the feedback about the first of them.
-delete from attempt where loop = :n and number >= :first;
-
--- name: cut_decisions
-delete from decision where loop = :n and attempt >= :first;
-
--- name: reopen
-update loop set state = 'open', epoch = epoch + 1, updated = :now where n = :n;
 
 -- name: delete_sent
 delete from episode
