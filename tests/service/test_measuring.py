@@ -58,7 +58,8 @@ WAITS, MEASURED = ("quarantined", "tool"), ("verified", "measured")
 
 
 @pytest.mark.parametrize(("may", "loop", "reports", "expected"), [
-    ("write", "a", [{"output": LONG, "checks": [CHECK]}, {"output": RIGHT, "checks": [CHECK]}], WAITS),
+    ("write", "a", [{"output": LONG, "checks": [CHECK]},
+                    {"output": RIGHT, "checks": [CHECK]}], WAITS),
     ("write", "a", [{"output": LONG, "evaluation": WRONG},
                     {"output": RIGHT, "checks": [{"name": "not_empty"}]}], WAITS),
     ("write", "a", [{"output": RIGHT, "evaluation": {}}], WAITS),
@@ -198,8 +199,9 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     said(api.post("/v1/episodes", json={"events": failed}, key=thief), 202)
     assert api.run(reflect_waiting(api.setup.memory(place), before=4e9)) is not None
     said(api.post("/v1/episodes", json={"events": failed[:1]}, key=thief), 202)
-    span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "1", "name": "x",
-            "attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]}  # fmt: skip
+    chat = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
+    ids = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "1"}
+    span = {**ids, "name": "x", "attributes": [chat]}
     sent = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
     for key in (thief, other, thief):
         api.post("/v1/traces", json=sent, key=key).raise_for_status()
@@ -210,12 +212,6 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
 
     source, asked = id_of(thief), {"source": id_of(thief), "why": "stolen"}
     dry = said(api.post("/v1/quarantine/revoke", json={**asked, "dry_run": True}))
-    tables = (
-        "loop attempt decision episode outcome occurrence example reflection trace refused".split()
-    )
-    count = lambda: [rows(store.url, f"select count(*) from {one}") for one in tables]  # noqa: E731
-    before = count()
-    assert count() == before
     revoked = said(api.delete(f"/v1/keys/{source.removeprefix('key:')}"))
     assert revoked["revoke"] == f"heedful quarantine revoke {source} --by NAME"
     removed = said(api.post("/v1/quarantine/revoke", json=asked))

@@ -19,10 +19,8 @@ from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Cause,
-    Change,
     Example,
     Exposure,
-    LessonFilter,
     Outcome,
     Reflection,
     Scope,
@@ -119,10 +117,10 @@ async def of_lessons(story: Story) -> None:
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")
     assert await write(search.place, "t", [(id, task, [0.0, 1.0])]) == 1
     # Listed, grouped and edited.
-    listed = await read(patterns.list_lessons, LessonFilter(), 9)
+    listed = await read(patterns.list_lessons, 9)
     assert [row["id"] for row in listed] == [third.id, second.id, first.id]
     edition = (await read(patterns.one, first.id))["edition"]
-    assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
+    assert (await write(patterns.amend, first.id, edition, "ada", "", apart=True))["apart"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
     assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []

@@ -164,8 +164,8 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since 1970."""
-    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", page.id or LARGEST_ID)
-    rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
+    only = {"kind": kind or "", "error_type": error_type, "tag": tag, "state": state or ""}
+    rows = await caller.read(patterns.list_lessons, page.limit + 1, page.id or LARGEST_ID, **only)
     return Page[Document].of(rows, page.limit, "id")
 
 
@@ -188,11 +188,11 @@ async def edit(
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    change = lesson.Change(body.pinned, body.apart, body.restored is not None)
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
-    arguments = (if_match.strip().strip('"'), change, caller.by, body.why)
-    return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
+    change = body.model_dump(include={"pinned", "apart", "restored"})
+    arguments = (if_match.strip().strip('"'), caller.by, body.why)
+    return _with_etag(await caller.write(patterns.amend, id, *arguments, **change), response)
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
