@@ -140,7 +140,7 @@ async def _suggest_merge(memory: Memory, id: int, lesson: Lesson, threshold: flo
     """Log the older lessons of this type that are at least as similar as `threshold`."""
     if memory.embedder is None:
         return
-    of_type = {"kind": "error", "error_type": lesson.error_type}
+    of_type: Any = {"kind": "error", "error_type": lesson.error_type}
     read, page = memory.store.read, (COMPARED, id)
     listed = await read(memory.scope, patterns.list_lessons, *page, **of_type)
     others = [row for row in listed if row["text"]]
@@ -188,7 +188,7 @@ async def _with_signature(
     check_texts(error_signature=exact, error_type=error_type)
     tag = f"sig:{exact}"
     if isinstance(manager, Memory):
-        tagged = {"kind": "error", "error_type": error_type, "tag": tag}
+        tagged: Any = {"kind": "error", "error_type": error_type, "tag": tag}
         return await manager.store.read(manager.scope, patterns.list_lessons, limit, **tagged)
     if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
         raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")

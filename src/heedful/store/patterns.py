@@ -202,7 +202,8 @@ def amend(
     """Change a lesson, record a ruling for each changed setting, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it. Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
+    groups. `restored` brings the lesson back after a proof retired it. Raises Changed if the lesson
+    has another edition, NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
