@@ -108,7 +108,6 @@ def revoke(
     all that a key wrote, in every project of the tenant. Without --yes it only shows what would be
     removed.
     """
-
     options: Any = {"by": by, "why": why, "dry_run": not yes}
 
     async def removed(memory: Memory) -> Counter[str]:

@@ -256,8 +256,7 @@ class Match:
     digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and `trust` are
     those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
-    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson;
-    then `worked` is the output that broke the rule and what was accepted, unless they are long.
+    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson.
     """
 
     id: int
@@ -280,7 +279,6 @@ class Match:
     trust: Trust = "operator"
     meta: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
-    worked: Example | None = None
 
     @property
     def relevance(self) -> float:

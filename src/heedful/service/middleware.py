@@ -15,7 +15,7 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -30,7 +30,7 @@ from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
 from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
-from heedful.store.store import Call, Db, Effects, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
@@ -188,10 +188,8 @@ async def answer_once(
         async def hold(message: Message) -> None:
             sent.append(message)
 
-        def record(db: Db, n: int, effect: Mapping[str, Any]) -> None:
-            write_effect(db, call, n, effect)
-
-        with Effects(record, before.effects, caller.actor):
+        by = caller.actor
+        with Effects(lambda db, n, one: write_effect(db, call, n, one), before.effects, by):
             await app(scope, receive, hold)
         start, *rest = sent
         body = b"".join(part.get("body", b"") for part in rest)
