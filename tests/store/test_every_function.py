@@ -146,7 +146,7 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
     assert await read(lessons.held_of, "page") == []
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
-    assert await read(lessons.written_via, "key:ada") == []
+    assert await read(lessons.projects) == [SCOPE]
     # Moved, pruned and cleared.
     found = await read(lambda db, scope: [*transfer.export_lessons(db, scope)])
     story.called.add(transfer.export_lessons)

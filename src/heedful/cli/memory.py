@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
@@ -20,12 +20,12 @@ from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
-from heedful.errors import ModelError, ModelUnavailable, UsageError
+from heedful.errors import ModelError, ModelUnavailable, NotFound, UsageError
 from heedful.lessons.consolidate import VETOES
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import SOURCES
+from heedful.lessons.trust import KEY, SOURCES
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
@@ -112,10 +112,13 @@ def revoke(
 
     async def removed(memory: Memory) -> Counter[str]:
         total = Counter[str]()
-        scopes = await memory.store.read(memory.scope, lessons.written_via, source)
-        for scope in scopes or [memory.scope]:
-            total.update(asdict(await Quarantine(memory.store, scope).revoke(source, **options)))
-        return total
+        every = await memory.store.read(memory.scope, lessons.projects)
+        for scope in every if source.startswith(KEY) else ():
+            with suppress(NotFound):
+                total.update(
+                    asdict(await Quarantine(memory.store, scope).revoke(source, **options))
+                )
+        return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
 
     counts = ask(removed)
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())

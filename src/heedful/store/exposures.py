@@ -64,10 +64,7 @@ def expose(
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": at}
             values["via"] = db.actor.via
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    # A key could invent loops that fail, until the proof retires a lesson.
-    via = db.actor.via
-    known = outcome and (not via or db.one("reported", scope, loop=outcome.loop, via=via))
-    if outcome is not None and known:
+    if outcome is not None and _ran(db, scope, outcome.loop):
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
             known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
@@ -75,14 +72,21 @@ def expose(
         fields = ("loop", "right_at_once", "calls", "memory_key")
         values = {name: getattr(outcome, name) for name in fields}
         values["signatures"] = json.dumps(sorted(broken))
-        limits = {"via": via, "most": db.actor.outcomes, "now": now, "day": GIVEN_UP}
+        limits = {"via": db.actor.via, "most": db.actor.outcomes, "now": now, "day": GIVEN_UP}
         row = db.one("insert_outcome", scope, **values, **limits)
         new = row is not None and row["n"] is not None
         if new:
-            db.run("count_outcome", {**key_of(scope), **values})
+            db.run("count_outcome", {**key_of(scope), **values, "times": 1})
         # A rule that the loop broke is written later.
         if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
             db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
+
+
+def _ran(db: Db, scope: Scope, loop: str) -> bool:
+    """Return False if a key writes that has reported no attempt: it may have invented the loop."""
+    via = db.actor.via
+    loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
+    return not via or any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:

@@ -667,15 +667,19 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     for row in db.run("traces_of", values).fetchall():
         db.delete("span", {**scope, "trace": row["id"]})
         db.delete("trace", {**scope, "id": row["id"]})
-    db.run("uncount_outcomes", values)
-    ended = db.delete("outcome", {**scope, "via": values["source"]})
-    return RevocationResult(0, 0, 0, 0, loops, attempts, len(sent), ended), names
+    ended = {**scope, "via": values["source"]}
+    for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):
+        if row["n"] is not None:
+            db.run("count_outcome", {**scope, **dict(row), "times": -1})
+    counts = loops, attempts, len(sent), db.delete("outcome", ended)
+    return RevocationResult(0, 0, 0, 0, *counts), names
 
 
-def written_via(db: Db, scope: Scope, key: str) -> list[Scope]:
-    """Return the scopes of the tenant to which a key wrote; `key` is a source such as `key:ID`."""
-    rows = db.run("written_via", {"tenant": scope.tenant, "source": storable(key)})
-    return [Scope(scope.tenant, row["project"]) for row in rows]
+def projects(db: Db, scope: Scope) -> list[Scope]:
+    """Return the scopes of the tenant that have loops, lessons, episodes or traces."""
+    tables, key = ("loop", "reflection", "episode", "trace"), {"tenant": scope.tenant}
+    found = {row[0] for one in tables for row in db.select("distinct project", one, key)}
+    return [Scope(scope.tenant, project) for project in sorted(found)]
 
 
 def _best(db: Db, values: Plain) -> int | None:

@@ -1,8 +1,3 @@
--- name: reported
--- The loop has an attempt that this key reported, so it was not invented.
-select 1 from loop l join attempt a on a.loop = l.n
-where l.tenant = :tenant and l.project = :project and l.id = :loop and a.via = :via limit 1;
-
 -- name: insert_outcome
 insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, via, at)
 select :tenant, :project, :loop,
@@ -16,8 +11,8 @@ returning n;
 
 -- name: count_outcome
 update reflection
-set helped = helped + case when :right_at_once then 1 else 0 end,
-    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then 1 else 0 end
+set helped = helped + case when :right_at_once then :times else 0 end,
+    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
 where tenant = :tenant and project = :project and (kind, signature) in (
   select kind, signature from exposure
   where tenant = :tenant and project = :project and loop = :loop and shown

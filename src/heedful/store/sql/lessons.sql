@@ -214,16 +214,6 @@ set tags = case when author = :example then tags else '[]' end,
 )
 where id = :reflection;
 
--- name: written_via
-select project from loop l where tenant = :tenant and (
-  via = :source or 0 < (select count(*) from attempt where loop = l.n and via = :source))
-union select project from episode where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
-union select project from trace where tenant = :tenant and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
-union select project from outcome where tenant = :tenant and via = :source
-union select r.project from reflection r join occurrence o on o.reflection = r.id
-where r.tenant = :tenant and instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
-order by project;
-
 -- name: loops_of
 -- The loops that a key began or reported to, with the first attempt to remove, and their last one.
 select n, id, case when via = :source then 1
@@ -240,17 +230,6 @@ returning digest;
 -- name: traces_of
 select id from trace
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0;
-
--- name: uncount_outcomes
-with gone as (
-  select x.kind, x.signature, o.right_at_once as first, instr(o.signatures, '"' || x.signature || '"') > 0 as again
-  from exposure x join outcome o using (tenant, project, loop)
-  where x.tenant = :tenant and x.project = :project and x.shown and o.via = :source and o.n is not null
-)
-update reflection as l
-set helped = helped - (select count(*) from gone g where g.kind = l.kind and g.signature = l.signature and first),
-    hurt = hurt - (select count(*) from gone g where g.kind = l.kind and g.signature = l.signature and again)
-where tenant = :tenant and project = :project and (kind, signature) in (select kind, signature from gone);
 
 -- name: rests_on_source
 with recursive rests (id) as (
