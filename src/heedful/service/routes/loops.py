@@ -24,6 +24,7 @@ from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import release_command
+from heedful.loop.decide import Done
 from heedful.loop.policies import policy
 from heedful.loop.record import Finding, Loop
 from heedful.loop.replay import compare
@@ -67,8 +68,9 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
-    judges, release = result.loop.attempts[-1].judged_by, await waiting(caller, result.loop)
-    return loop_verdict(result.verdict, result.loop, judges, release)
+    loop, verdict = result.loop, result.verdict
+    release = await waiting(caller, loop) if isinstance(verdict, Done) else ""
+    return loop_verdict(verdict, loop, loop.attempts[-1].judged_by, release)
 
 
 async def waiting(caller: Caller, loop: Loop) -> str:
