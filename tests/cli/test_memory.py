@@ -17,7 +17,7 @@ from heedful.lessons.ranking import FIRST
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.store.store import Store
+from heedful.store.store import Actor, Effects, Store
 from heedful.testing import FixedEmbedder
 from tests.cli.support import Desk, ended, following, task
 from tests.memory.dreamt import OTHER, SAME, TEXT
@@ -39,6 +39,21 @@ def fill(desk: Desk, *lessons: tuple[Any, ...], **more: Any) -> None:
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(remember(store))
+
+
+def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session):
+    async def write(store: Store) -> None:
+        with Effects(actor=Actor("key:0f")):
+            for project in ("default", "other"):
+                await Memory(store, Scope(project=project)).remember("a", "x", trust="tool")
+
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(write(store))
+    session(
+        ("quarantine revoke key:0f", 0, "would remove: 2 examples, 2 lessons", "--by NAME"),
+        ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
+        ("quarantine revoke key:0f --by ann --yes", 3),
+    )
 
 
 # Patterns, pins and what is not of use

@@ -87,6 +87,10 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     shown = await client.render(TASK, loop="pears")
     assert [one.role for one in shown] == ["user", "assistant"]
     assert await client.render(TASK, loop="pears") == shown
+    await client.open("pears", TASK, policy="default")
+    await client.report(
+        "pears", 1, output="7", evaluation=heedful.Evaluation((heedful.Finding("unit", "no unit"),))
+    )
     await client.outcome(heedful.Outcome("pears", True, 1, frozenset({"0123456789abcdef"})))
     proof = await client.prove()
     assert (proof.pending, proof.pooled.shown) == (0, 1)
@@ -121,7 +125,7 @@ async def test_an_operator_reaches_every_route_by_call(place, client):
     held = [one.id for one in await place.memory.quarantine.waiting()]
     assert [bad["id"], entry["id"]] == held
     shown = await client.call("GET", "quarantine", entry["id"])
-    assert shown["provenance"]["sources"] == ["tool:scale"]
+    assert shown["provenance"]["sources"][1:] == ["tool:scale"]  # besides the key
     source = {"source": "tool:scale", "dry_run": True}
     assert (await client.call("POST", "quarantine", "revoke", body=source))["examples"] == 1
     assert await client.recall(TASK) == []

@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound
-from heedful.lessons.lesson import Change, Exposure, Outcome, Scope
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Patience, gather, receive
@@ -202,7 +202,7 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
     edits: list[tuple[Any, ...]] = [
         (lesson_store.pin, one.id, True, by, ""),
         (exposures.restore, one.id, by, ""),
-        (pattern_store.amend, one.id, "", Change(pinned=True), by, ""),
+        (pattern_store.amend, one.id, "", by, ""),
         (pattern_store.set_apart, digests, True, by, ""),
     ]
     if ids := example_of(other, chance):

@@ -19,10 +19,8 @@ from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import (
     Cause,
-    Change,
     Example,
     Exposure,
-    LessonFilter,
     Outcome,
     Reflection,
     Scope,
@@ -119,10 +117,10 @@ async def of_lessons(story: Story) -> None:
     assert ((await read(search.spaces))["s"], task) == (1, "weigh it")
     assert await write(search.place, "t", [(id, task, [0.0, 1.0])]) == 1
     # Listed, grouped and edited.
-    listed = await read(patterns.list_lessons, LessonFilter(), 9)
+    listed = await read(patterns.list_lessons, 9)
     assert [row["id"] for row in listed] == [third.id, second.id, first.id]
     edition = (await read(patterns.one, first.id))["edition"]
-    assert (await write(patterns.amend, first.id, edition, Change(apart=True), "ada", ""))["apart"]
+    assert (await write(patterns.amend, first.id, edition, "ada", "", apart=True))["apart"]
     await write(patterns.set_apart, [one.signature.digest], False, "ada", "")
     assert (await read(patterns.seen, one.signature)).count == 2
     assert await read(patterns.list_patterns) == []
@@ -146,7 +144,9 @@ async def of_lessons(story: Story) -> None:
     assert await write(lessons.state_trust, "tool", "model", "ada", "", {}) == []
     assert await read(lessons.statements) == {"tool": "model"}
     await write(lessons.settle, [held.id], "release", "ada", "it is so")
+    assert await read(lessons.held_of, "page") == []
     assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
+    assert await read(lessons.projects) == [SCOPE]
     # Moved, pruned and cleared.
     found = await read(lambda db, scope: [*transfer.export_lessons(db, scope)])
     story.called.add(transfer.export_lessons)

@@ -191,15 +191,23 @@ def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
 async def test_harm_retires_once_and_on_record(store, path):
     await write(store, lessons=[lesson("a"), lesson("b", state="candidate"), lesson("q")])
     await write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
-    names = ["a", "b", "p", "x", "gone"]
+    await write(store, lessons=[lesson("o", trust="operator")])
+    names = ["a", "b", "o", "p", "x", "gone"]
     found = [hurting(name) for name in names]
-    assert await conclude(store, {}, *found) == ["check/a", "check/b"]
-    assert await conclude(store, {}, *found) == []
+    assert await conclude(store, {"check/o": 0.5}, *found) == ["check/a", "check/b"]
+    assert await conclude(store, {"check/o": 0.5}, *found) == []
     states = dict(rows(path, "select signature, state from reflection"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
-    assert states == {**expected, "x": "quarantined"}
-    first, last = await store.read(SCOPE, exposure_store.rulings, 9)
-    assert (first["subject"], last["subject"]) == ("check/b", "check/a")
+    assert states == {**expected, "x": "quarantined", "o": "verified"}
+    assert rows(path, "select useful from reflection where signature = 'o'") == [(1.0,)]
+    # What an operator wrote or pinned is put before a person, once.
+    *asked, first, last = await store.read(SCOPE, exposure_store.rulings, 9)
+    assert [(one["action"], one["subject"]) for one in (*asked, first, last)] == [
+        ("review", "check/p"), ("review", "check/o"), ("retire", "check/b"), ("retire", "check/a"),
+    ]  # fmt: skip
+    ((id,),) = rows(path, "select id from reflection where signature = 'o'")
+    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "it is old")
+    assert await conclude(store, {}, *found) == ["check/o"]
     assert last["why"].startswith("shown 200, withheld 40: right at once 0 % against 100 %; −100")
     assert last["record"]["uplift"]["gain"] == -1
     assert abs(last["at"] - time.time()) < 60
@@ -266,6 +274,9 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     await write(store, [shown("a", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence)
     assert sum(cases["check/a"].values()) == 1
+    assert await conclude(store, {}, hurting("a")) == []  # a person decides about these words
+    ((id,),) = rows(path, "select id from reflection")
+    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
     assert await conclude(store, {}, hurting("a")) == ["check/a"]
     await write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
     assert now(path)[:2] == ("retired", WORDS)
@@ -330,6 +341,7 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
         found, _ = await store.read(SCOPE, evidence)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
         assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
+        await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
         await conclude(store, {}, hurting("a"))
         await restore(store, id, "ada", "")
     assert now(path)[0] == "candidate"

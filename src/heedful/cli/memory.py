@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
@@ -19,18 +20,18 @@ from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
-from heedful.errors import ModelError, ModelUnavailable, UsageError
+from heedful.errors import ModelError, ModelUnavailable, NotFound, UsageError
 from heedful.lessons.consolidate import VETOES
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import SOURCES
+from heedful.lessons.trust import KEY, SOURCES
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
-from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.memory.memory import Memory, Quarantine
+from heedful.store import exposures, lessons
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -103,11 +104,23 @@ def revoke(
 ) -> int:
     """Remove a source and everything that derives from it.
 
-    This includes lessons learnt while a text of the source was in the prompt. Without --yes it only
-    shows what would be removed.
+    This includes lessons learnt while a text of the source was in the prompt. The source key:ID is
+    all that a key wrote, in every project of the tenant. Without --yes it only shows what would be
+    removed.
     """
     options: Any = {"by": by, "why": why, "dry_run": not yes}
-    counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
+
+    async def removed(memory: Memory) -> Counter[str]:
+        total = Counter[str]()
+        every = await memory.store.read(memory.scope, lessons.projects)
+        for scope in every if source.startswith(KEY) else ():
+            with suppress(NotFound):
+                total.update(
+                    asdict(await Quarantine(memory.store, scope).revoke(source, **options))
+                )
+        return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
+
+    counts = ask(removed)
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
     return answer(
@@ -245,7 +258,7 @@ def proof(
 
     It compares loops that were shown lessons with loops from which they were withheld: how often
     was the first attempt right? The intervals are valid however often you look. heedful retires a
-    lesson that is proven to hurt.
+    lesson that is proven to hurt. If an operator wrote or pinned it, it stays until it is unpinned.
     """
     if restore is not None:
         if not by.strip():
@@ -268,7 +281,10 @@ def proof(
     words = "no lesson was put into the prompt of a loop yet"
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
+        hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]
         then = ["proof", "--restore", retired[0], "--by", "NAME"] if retired else ["lessons"]
+        if asked := sorted(set(hurts) - set(retired)):
+            then = ["pin", asked[0], "--undo", "--by", "NAME"]
         shown = {"found": found, "pairs": pairs, "first": FIRST, **rest}
         words = page("proof", **shown, more=len(found.lessons) - len(pairs))
     return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))

@@ -110,10 +110,11 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
         judge=(values.judge == values.model and model) or config.open_here(config.judging(values)),
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
+        pins=values.pins,
         holdout=values.holdout,
         max_entries=values.max_entries,
         trust=values.trust,
-        limits=Limits(**values.model_dump(include={"body", "traces", "rate"})),
+        limits=Limits(**values.model_dump(include={"body", "traces", "rate", "outcomes"})),
         reflections=Reflections.of(os.environ),
         guardrails=LoopGuardrails.of(os.environ),
     )
@@ -336,7 +337,7 @@ def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
-    return {**asdict(key), "key": key.shown}
+    return {**asdict(key), "key": key.shown, "revoke": key.revoke}
 
 
 @service_keys.command()
@@ -376,10 +377,11 @@ def list_keys() -> int:
 
 @service_keys.command()
 def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
-    """Revoke a key. Every service refuses it from now on."""
+    """Revoke a key: every service refuses it. `quarantine revoke` then removes what it wrote."""
     entry: Entry = ("key.revoke", keys.id_of(id), {})
     key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
-    return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
+    then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 
 @audit.command("list")

@@ -82,9 +82,11 @@ class Settings(BaseModel):
     `trust` has the trust of sources in sessions of agents. `forget` is a time such as 180d: after
     reading sessions, lessons that were unused for this long are removed.
 
-    The settings from `checks` on are for `heedful serve`. A request may name the `checks`. `rate`
-    is in requests a second for each key, `body` and `traces` are in bytes, `drain` is in seconds. A
-    trace is complete `settled` seconds after its last span, if its root has ended.
+    The settings from `checks` on are for `heedful serve`. A request may name the `checks`; `pins`
+    says which checks, goals and keys measure the loops of a project. `outcomes` of a key count in
+    the proof on one day. `rate` is in requests a second for each key, `body` and `traces` are in
+    bytes, `drain` is in seconds. A trace is complete `settled` seconds after its last span, if its
+    root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -109,10 +111,12 @@ class Settings(BaseModel):
     trust: dict[Name, Trust] | pydantic.Json[dict[Name, Trust]] = {}
     # A table is JSON in a variable of the environment.
     checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
+    pins: dict[Name, list[Name]] | pydantic.Json[dict[Name, list[Name]]] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
     workers: int | None = Field(None, ge=0, le=256)
+    outcomes: int = Field(1_000, ge=0)
     rate: float = Field(0.0, ge=0, le=1_000_000, allow_inf_nan=False)
     body: int = Field(4 * MIB, ge=1024, le=1024 * MIB)
     settled: float = Field(15.0, gt=0, le=3600, allow_inf_nan=False)

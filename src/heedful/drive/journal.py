@@ -241,7 +241,7 @@ class LoopRecorder:
     exposures are written before the entry, because the prompt may have influenced the attempt, and
     lessons after the entry, because only the holder of the lease may teach. When a loop is opened
     again, the recorder writes what a crash prevented. Loops without evaluations (`judged` is False)
-    teach nothing. Lessons of evaluations that are not `measured` stay unverified. `briefing` is
+    teach nothing. Lessons of evaluations that are not `measured` are quarantined. `briefing` is
     what `brief` recalled, and `exposed` is True if it is already stored. `memory_key`, the names of
     the `checks` and `tell` are as in `Memory.brief`.
     """
@@ -289,7 +289,8 @@ class LoopRecorder:
         lessons, outcome = self._ending(loop) if ended else ((), None)
         if self.together:
             most = memory.max_entries or 0
-            entry = replace(entry, briefing=told, reflections=lessons, outcome=outcome, most=most)
+            taught: Any = {"reflections": lessons, "outcome": outcome, "most": most}
+            entry = replace(entry, briefing=told, quota=memory.quota, **taught)
         elif told is not None:
             shown, entry = told.exposures, replace(entry, briefing=replace(told, exposures=()))
             if shown:
@@ -308,7 +309,7 @@ class LoopRecorder:
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
         origin |= {"space": told.space, "vector": told.vector}
         if not self.measured:
-            origin |= {"trust": "model", "state": "candidate"}
+            origin["trust"] = "tool"
         if self.judged:
             outputs = self.tell != "rules"
             lessons = learn(loop, self.task, outputs, told.memory_key, self.checks)

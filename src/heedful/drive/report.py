@@ -34,8 +34,8 @@ class AttemptReport:
 
     The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs `checks` on
     the output. `request` is further JSON data of the report, such as the arguments of the checks;
-    it is part of the `name`. If an evaluation is not `vouched` for, the lessons of the loop stay
-    unverified, as if a model had judged. Raises InvalidInput.
+    it is part of the `name`. If nobody has `vouched` for evaluation and checks, or if the loop has
+    other goals than `goals`, the lessons of the loop wait in quarantine. Raises InvalidInput.
     """
 
     output: Any = None
@@ -47,6 +47,7 @@ class AttemptReport:
     reported_as: str = ""
     request: Any = None
     vouched: bool = True
+    goals: Sequence[record.Goal] | None = None
 
     def __post_init__(self) -> None:
         output, spent = self.output, self.usage
@@ -89,7 +90,7 @@ class AttemptReport:
             report=self.name,
             reported_as=self.reported_as,
             judged_by=judges,
-            vouched=self.evaluation is None or self.vouched,
+            vouched=self.vouched and (self.goals is None or set(self.goals) == set(loop.goals)),
         )
 
 

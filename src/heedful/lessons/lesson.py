@@ -303,33 +303,6 @@ class Match:
         return release_command([self.id] if self.state == "quarantined" else [])
 
 
-@dataclass(frozen=True, slots=True)
-class LessonFilter:
-    """The lessons that a listing shows; a field with its default value allows all lessons.
-
-    Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
-    """
-
-    kind: str = ""
-    error_type: str = ""
-    tag: str = ""
-    state: str = ""
-    before: int = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an operator changes in a lesson; None or False leaves the field as it is.
-
-    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it.
-    """
-
-    pinned: bool | None = None
-    apart: bool | None = None
-    restored: bool = False
-
-
 SHARE = 0.10  # the default probability of withholding a lesson
 
 

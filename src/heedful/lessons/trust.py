@@ -45,6 +45,8 @@ _SILENT = frozenset(
     "cd pushd popd export set unset true false : echo printf exit wait sleep test [ [[ read local"
     " return for case esac done fi }".split()
 )
+# The beginning of the source of all that came through a key of a service.
+KEY = "key:"
 # What quarantine keeps of a lesson's tags: characters of each, and how many.
 LONGEST_TAG = 200
 TAGS = 20
@@ -103,12 +105,20 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """How many rows a revocation removes; `lessons` counts lessons that lose their last example."""
+    """How many rows a revocation removes; `lessons` counts lessons that lose their last example.
+
+    Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of its loops,
+    and in loops of others its first attempt with all that followed.
+    """
 
     examples: int = 0
     lessons: int = 0
     sightings: int = 0
     vectors: int = 0
+    loops: int = 0
+    attempts: int = 0
+    episodes: int = 0
+    outcomes: int = 0
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:

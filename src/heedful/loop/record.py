@@ -310,7 +310,7 @@ class Attempt:
     gives the same answer. For attempts that an outside host reports, `report` is the report's id
     and `reported_as` the host's name for the attempt. `judged_by` names the checks and critics of
     the evaluation; ("report",) means that the host sent the evaluation. `vouched` means that the
-    scores of the evaluation count as measurements.
+    evaluation counts as a measurement.
     """
 
     number: int

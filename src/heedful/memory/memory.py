@@ -396,6 +396,8 @@ class Memory(Transfers):
     async def look(self, loop: str = "") -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
+        Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a ruling "review"
+        puts them before a person.
         With a `loop` that has ended, do this only if enough loops have ended since the last time.
         Returns the names (`kind/signature`) of the retired lessons.
         """

@@ -210,6 +210,7 @@ async def reflect_waiting(
     entry = await kept.store.write(kept.scope, episodes.take, before, digest)
     if entry is None:
         return None
+    work = replace(work, keys=tuple(entry.via.split()))
     episode, trust = await asyncio.to_thread(from_stored_episode, entry)
     return await work.write(kept, episode, entry.digest, trust)
 
@@ -233,7 +234,7 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
 
 @dataclass(frozen=True, slots=True)
 class _Reflector:
-    """The arguments of one call of `reflect`."""
+    """The arguments of one call of `reflect`, and the `keys` of a service that sent the episode."""
 
     memory: Memory | None
     model: Model | None
@@ -241,6 +242,7 @@ class _Reflector:
     score: Score
     on_model_error: str
     related: Sequence[str] = ()
+    keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, Model):
@@ -336,7 +338,7 @@ class _Reflector:
                 tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
                 source=f"episode:{digest[:16]}",
                 parents=tuple(sorted(entry.id for entry in entries)),
-                sources=study.sources,
+                sources=(*study.sources, *self.keys),
                 meta=self.meta(study, draft, digest, kind),
             )
             if kind == "strategy" and draft.strategy and draft.by == RULES and not study.tool:

@@ -21,6 +21,7 @@ from fastapi.security import HTTPBearer
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import KEY
 from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
@@ -52,6 +53,12 @@ class Caller:
     def memory(self) -> Memory:
         """Return the memory of the scope of the request."""
         return self.setup.memory(self.scope)
+
+    @property
+    def actor(self) -> store.Actor:
+        """Return the key as the source of what the request writes; open mode has none."""
+        via = f"{KEY}{self.key.id}" if self.key.id else ""
+        return store.Actor(via, self.setup.limits.outcomes)
 
     @property
     def by(self) -> str:

@@ -167,7 +167,7 @@ async def answer_once(
     """
     once = Headers(scope=scope).get(ONCE)
     if once is None or scope["method"] != "POST":
-        with Effects():
+        with Effects(actor=caller.actor):
             await app(scope, receive, send)
         return
     if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
@@ -188,7 +188,8 @@ async def answer_once(
         async def hold(message: Message) -> None:
             sent.append(message)
 
-        with Effects(lambda db, n, effect: write_effect(db, call, n, effect), before.effects):
+        by = caller.actor
+        with Effects(lambda db, n, one: write_effect(db, call, n, one), before.effects, by):
             await app(scope, receive, hold)
         start, *rest = sent
         body = b"".join(part.get("body", b"") for part in rest)

@@ -52,6 +52,12 @@ def _loop_name(loop: str) -> str:
     return loop
 
 
+def _no_key(source: str) -> str:
+    if source.startswith(trust.KEY):  # it would count against the quota of that key
+        raise ValueError("the service itself adds the key")
+    return source
+
+
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Short = Annotated[Text, Field(max_length=2_000)]
@@ -182,14 +188,14 @@ class ReplayRequest(Body):
 
 
 def loop_verdict(
-    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = (), release: str = ""
 ) -> Document:
     """Return a verdict: make another attempt (`again`, with `feedback`) or stop (`done`).
 
     `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
     are rules that an override suspended; `override` is an index in the loop's list of overrides.
     `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
-    evaluation.
+    evaluation. `release` is the command that releases the lessons of the loop that wait.
     """
     empty = {"passed": False, "stopped_by": [], "reasons": [], "feedback": "", "lifted": []}
     plain = empty | codec.verdict_to(verdict)
@@ -200,6 +206,7 @@ def loop_verdict(
         "best": loop.best,
         "state": decide.state_after(verdict),
         "evaluated_by": list(evaluated_by),
+        "release": release,
     }
 
 
@@ -291,7 +298,7 @@ class NewExample(BaseModel):
 class NewLesson(Body):
     """An error that occurred, and the lesson from it.
 
-    `source` names the origin of the text, which can be revoked later. The default is the key.
+    `source` names the origin of the text, which can be revoked later; the key is always a source.
     """
 
     error_type: Name
@@ -300,7 +307,7 @@ class NewLesson(Body):
     example: NewExample | None = None
     tags: Tags = ()
     importance: Share = 0.5
-    source: Annotated[Text, Field(max_length=500)] = ""
+    source: Annotated[Text, Field(max_length=500), AfterValidator(_no_key)] = ""
     context: Long = ""
 
 
@@ -434,7 +441,8 @@ class NewKey(Body):
     expires: float | None = None
 
 
-KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key"})]
+_Shown = Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
+KeyRow = Annotated[Key, _Shown]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,4 +452,4 @@ class SecretKey(Key):
     secret: str | None
 
 
-NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
+NewKeyAnswer = Annotated[SecretKey, _Shown]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from asyncio import Semaphore
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import prometheus_client
@@ -13,8 +14,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from heedful import policies
 from heedful.compat.guardrails import LoopGuardrails
 from heedful.compat.reflections import Reflections
+from heedful.errors import UnknownName
 from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import KEY
 from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.policies import goal
+from heedful.loop.record import Goal
 from heedful.models.contract import Model
 from heedful.service.jobs import Depth, Resources, Work
 
@@ -69,7 +74,7 @@ class Limits:
     `body` is the largest decompressed body in bytes, `traces` the same for `/v1/traces`. Each key
     may send `rate` requests a second (0: no limit), and `burst` at once. At most `concurrent`
     requests run at a time. A body has `seconds` to arrive, and an answer takes at most `answer`
-    seconds.
+    seconds. On one day at most `outcomes` outcomes of a key count in the proof.
     """
 
     body: int = 4 * MIB
@@ -79,6 +84,16 @@ class Limits:
     concurrent: int = 256
     seconds: float = 30.0
     answer: float = 300.0
+    outcomes: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What measures a loop: `checks` (their names), its `goals`, and `keys` whose word counts."""
+
+    checks: tuple[str, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +102,11 @@ class Setup(Resources):
 
     Callers without a key work in `scope`; they are accepted only if `open` is True and no key
     exists. `judge` is the model of critics and of scores that callers do not report. Requests may
-    name the `checks`, besides those of heedful. `policy` applies to loops without a policy.
-    `turns` limits how many checks run in processes at the same time.
+    name the `checks`, besides those of heedful, but pass no arguments to them. `policy` applies to
+    loops without a policy. `pins` maps patterns such as `TENANT/PROJECT/*`, which are compared with
+    tenant, project and id of a loop, to what is pinned to it: names of `checks`, which judge every
+    attempt; goals; and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run
+    in processes at the same time. Raises UnknownName.
     """
 
     scope: Scope = Scope()
@@ -96,9 +114,31 @@ class Setup(Resources):
     judge: Model | None = None
     policy: Policy = policies.default
     checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    pins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: Limits = Limits()
     reflections: Reflections = Reflections()
     guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
+
+    def __post_init__(self) -> None:
+        self._sorted(self.pins.values())
+
+    def pinned(self, scope: Scope, loop: str) -> Pinned:
+        """Return what is pinned to a loop."""
+        place = f"{scope.tenant}/{scope.project}/{loop}"
+        return self._sorted(pins for one, pins in self.pins.items() if fnmatchcase(place, one))
+
+    def _sorted(self, found: Iterable[Sequence[str]]) -> Pinned:
+        checks, goals, keys = list[str](), list[Goal](), set[str]()
+        for pin in dict.fromkeys(pin for pins in found for pin in pins):
+            if pin.startswith(KEY):
+                keys.add(pin.removeprefix(KEY))
+            elif "<" in pin or ">" in pin:
+                goals.append(goal(pin))
+            elif pin in self.checks:
+                checks.append(pin)
+            else:
+                raise UnknownName("pinned check", pin, sorted(self.checks))
+        return Pinned(tuple(checks), tuple(goals) or self.policy.goals, frozenset(keys))

@@ -48,7 +48,8 @@ def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
     """Do the work of `admit`; `texts` has the columns to write."""
-    db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
+    made = {"via": db.actor.via, "at": time.time()}
+    db.insert("episode", {**_key(scope, digest), **texts, **made}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
@@ -210,7 +211,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A trace that is not an episode yet, with the number and the trust of its spans.
+    """A trace that is not an episode yet, with the number, the trust and the keys of its spans.
 
     `last` is when the last span arrived, in seconds since 1970.
     """
@@ -218,6 +219,7 @@ class Unfinished:
     id: str
     spans: int
     trust: Trust
+    via: str
     last: float
 
 
@@ -246,7 +248,8 @@ async def finish_trace(
     """
     episode = None
     if made is not None:
-        episode = {"digest": made.digest, **await asyncio.to_thread(_texts, made)}
+        texts = await asyncio.to_thread(_texts, made)
+        episode = {"digest": made.digest, "via": trace.via, **texts}
     return await store.write(scope, replace_trace, trace, episode)
 
 
@@ -309,7 +312,7 @@ def _put(db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": time.time()}
-        db.run("upsert_trace", {**key, **counts, "trust": trust})
+        db.run("upsert_trace", {**key, **counts, "trust": trust, "via": db.actor.via})
 
 
 def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:

@@ -14,7 +14,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
-from heedful.store.lessons import LESSON, evict, mark, rule, upsert
+from heedful.store.lessons import evict, mark, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -62,8 +62,9 @@ def expose(
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": at}
+            values["via"] = db.actor.via
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    if outcome is not None:
+    if outcome is not None and _ran(db, scope, outcome.loop):
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
             known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
@@ -71,12 +72,21 @@ def expose(
         fields = ("loop", "right_at_once", "calls", "memory_key")
         values = {name: getattr(outcome, name) for name in fields}
         values["signatures"] = json.dumps(sorted(broken))
-        new = db.one("insert_outcome", scope, **values, now=now) is not None
+        limits = {"via": db.actor.via, "most": db.actor.outcomes, "now": now, "day": GIVEN_UP}
+        row = db.one("insert_outcome", scope, **values, **limits)
+        new = row is not None and row["n"] is not None
         if new:
-            db.run("count_outcome", {**key_of(scope), **values})
+            db.run("count_outcome", {**key_of(scope), **values, "times": 1})
         # A rule that the loop broke is written later.
         if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
             db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
+
+
+def _ran(db: Db, scope: Scope, loop: str) -> bool:
+    """Return False if a key writes that has reported no attempt: it may have invented the loop."""
+    via = db.actor.via
+    loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
+    return not via or any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
@@ -130,11 +140,12 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Retire the lessons in `hurting`, except pinned ones; return the names of the retired lessons.
+    """Retire the lessons in `hurting`; return the names of the retired lessons.
 
-    Records a ruling for each retired lesson. `useful` maps names of lessons (`kind/signature`) to
-    their factors in ranking. The factor becomes 1 for all other lessons, and is at least 1 for
-    pinned ones.
+    Records a ruling for each retired lesson. Lessons that an operator wrote or pinned stay until
+    they are unpinned; a ruling "review" puts them before a person, once. `useful` maps names of
+    lessons (`kind/signature`) to their factors in ranking. The factor becomes 1 for all other
+    lessons, and is at least 1 for those that an operator wrote or pinned.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -143,10 +154,13 @@ def conclude(
     for one in hurting:
         lesson = str(one.lesson)
         for row in db.run("retire", _key(scope, lesson)).fetchall():
-            record = {**asdict(one), "digest": mark(LESSON, row["text"])}
+            action = "retire" if row["state"] == "retired" else "review"
+            record = {**asdict(one), "digest": mark(row["text"])}
             at = _after(db, scope, lesson, time.time())
-            rule(db, scope, "retire", lesson, "proof", str(one), at, record)
-            retired.append(lesson)
+            known = {**key_of(scope), "subject": lesson, "action": "review"}
+            if action == "retire" or not db.select("id", "ruling", known):
+                rule(db, scope, action, lesson, "proof", str(one), at, record)
+            retired += [lesson] if action == "retire" else []
     return retired
 
 

@@ -52,6 +52,11 @@ class Key:
         """The first part of the key, without the secret, for display."""
         return f"heedful_{self.id}"
 
+    @property
+    def revoke(self) -> str:
+        """The command that shows and removes what a revoked key wrote; "" for a valid key."""
+        return "" if self.revoked is None else f"heedful quarantine revoke key:{self.id} --by NAME"
+
 
 async def create(
     store: Store,

@@ -18,10 +18,10 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
-from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
+from heedful.lessons.trust import HELD, KEY, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
@@ -32,6 +32,7 @@ Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
+SENTENCE = 5  # words of an answer that is rejected for every task
 # `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
@@ -45,9 +46,25 @@ def words_digest(text: str) -> str:
     return f"{LESSON} {Example(text, '').digest}"
 
 
-def mark(digest: str, lesson: str) -> str:
-    """Return the digest that rulings use for the example with this `digest` and lesson text."""
-    return Example(lesson, "").digest if digest.startswith(LESSON) else digest
+def mark(lesson: str) -> str:
+    """Return the digest that rulings use for the text of a lesson."""
+    return Example(lesson, "").digest
+
+
+def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
+    """Return the digests of the words of a lesson as JSON; letter case and blanks do not matter.
+
+    A short answer counts only together with its task. With `task`, includes that of the example.
+    """
+    texts = [] if kind == "example" else [text]
+    digests = set[str]()
+    if example is not None:
+        long = (one for one in (example.accepted, example.task) if len(one.split()) >= SENTENCE)
+        texts += [one for one in long if task or one != example.task]
+        texts += [example.wrong] if task or text.startswith(example.wrong.rstrip(". ")) else []
+        digests |= {example.digest} if example.accepted else set()
+    plain = (" ".join(storable(one).casefold().split()).strip(" .!") for one in texts)
+    return json.dumps(sorted(digests | {short_digest(one) for one in plain if one}))
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
@@ -110,12 +127,19 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = trusts.lowest_trust((one.trust, *known_trusts)) if known_trusts else one.trust
+    words = {**key, "words": _said(one.kind, one.text, one.example, trust != "operator")}
+    if trust == "operator":
+        db.run("allow_words", words)
+    elif db.first("is_refused", words) is not None:
+        trust = "external"
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = trusts.initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     one = trusts.clip_reflection(one) if trust in HELD else one
-    return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
+    origin: Plain = {"source": source, "parents": tuple(sorted(parents))}
+    origin["sources"] = (*one.sources, *[db.actor.via] * bool(db.actor.via))
+    return replace(one, trust=trust, state=state, **origin)
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
@@ -139,28 +163,43 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
 
 
 def upsert(
-    db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: int | None = None
+    db: Db,
+    scope: Scope,
+    reflections: Sequence[Reflection],
+    now: float,
+    quota: int | None = None,
+    drops: bool = False,
 ) -> list[Remembered]:
     """Store each reflection: insert its lesson or, if the lesson exists, add 1 to its count.
 
     Also stores the sighting and the example of the reflection. Skips a reflection if `assign_trust`
-    returns None. Raises QuotaExceeded, and InvalidInput for an unknown parent.
+    returns None. The `quota` is that of the key through which a reflection came, or else of its
+    source; with `drops`, skips what is beyond it. Raises QuotaExceeded, and InvalidInput for an
+    unknown parent.
     """
     key = _scope_key(scope)
     answers = []
     for one in reflections:
         if (stamped := assign_trust(db, key, one)) is not None:
+            keys = [name for name in stamped.sources if name.startswith(KEY)]
+            source = storable(keys[0] if keys else stamped.source)
+            most = ALL if quota is None or stamped.state != "quarantined" else quota
+            if drops and most < ALL and len(held_of(db, scope, source)) >= most:
+                continue
             answers.append(_upsert(db, key, stamped, now))
             if stamped.cause is not None:
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
                 db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
-            if quota is not None and stamped.state == "quarantined":
-                source = storable(stamped.source)
-                (held,) = db.run("count_held", {**key, "source": source}).fetchall()
-                if held["n"] > quota:
-                    raise QuotaExceeded(source, held["n"], quota)
+            if most < ALL and (held := len(held_of(db, scope, source))) > most:
+                raise QuotaExceeded(source, held, most)
     return answers
+
+
+def held_of(db: Db, scope: Scope, source: str) -> list[int]:
+    """Return the ids of the examples of a source that wait in quarantine."""
+    rows = db.run("held_of", {"scope": token(scope), "source": storable(source)})
+    return [int(row["id"]) for row in rows]
 
 
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
@@ -181,7 +220,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "now": now,
     }
     if reflection.trust in RAISING:
-        db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
+        db.run("begin_anew", {**values, "mark": mark(values["text"])})
         db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
@@ -192,6 +231,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     if new and len(tags) + len(new) <= trusts.TAGS:
         db.update("reflection", {"id": id}, {"tags": json.dumps([*tags, *new])})
     sighting = {name: values[name] for name in ("reflection", "loop", "source", "trust", "parents")}
+    sighting["via"] = " ".join(name for name in reflection.sources if name.startswith(KEY))
     db.insert("occurrence", {**sighting, "text": storable(reflection.sighting), "at": now})
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
@@ -260,9 +300,8 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator wrote a known text again, which raises the trust of the text.
         scope, source = Scope(values["tenant"], values["project"]), values["source"]
-        record = {"digest": mark(values["digest"], values["text"]), "source": source}
-        by, now = source.strip() or "operator", values["now"]
-        rule(db, scope, "release", name_of(values), by, "wrote the same text", now, record)
+        by, why = source.strip() or "operator", "wrote the same text"
+        rule(db, scope, "release", name_of(values), by, why, values["now"], {"source": source})
 
 
 def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
@@ -289,9 +328,8 @@ def add_example(
         "words": searched_words(task, storable(context), values.get("about", "")),
     }
     if values["state"] == "quarantined":
-        ruled = {"subject": name_of(values), "digest": mark(values["digest"], values["text"])}
-        last = db.first("ruled_last", {**values, **ruled})
-        if last is not None and last["action"] == "reject":
+        said = {"words": _said(values["kind"], values["text"], example, True)}
+        if db.first("is_refused", {**values, **said}) is not None:
             values["state"] = "retired"
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
@@ -509,6 +547,7 @@ def state_trust(
     stated, released = {**waiting, **statements(db, scope)}, list[int]()
     for one in quarantined(db, scope, None):
         rows = db.select("source", "origin", {"example": one.id})
+        rows = [row for row in rows if not row["source"].startswith(KEY)]
         names = {row["source"] for row in rows if not row["source"].startswith("episode:")}
         # A caller may name a single source as it likes; only a session has several.
         known = len(rows) > len(names) > 0 and (source == "tool" or source in names)
@@ -548,12 +587,15 @@ def settle(
             last = db.first("rulings_on", values)
             ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
             raise NotQuarantined(id, one.state, ruled)
-        digest = mark(row["digest"], one.lesson)
-        record = {"example": id, "digest": digest, "source": one.source, "trust": one.trust}
+        record = {"example": id, "source": one.source, "trust": one.trust}
         rule(db, scope, action, subject, by, why, now, record)
         values["reflection"] = row["reflection"]
+        words = _said(one.kind, one.lesson, one.example, released)
         if released:
+            db.run("allow_words", {**values, "words": words})
             copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
+        for said in json.loads(words) if not released else ():
+            db.insert("refused", {**key_of(scope), "words": said}, SKIP)
         (lesson,) = db.run("read_voice", values).fetchall()
         if lesson["trust"] in HELD and (released or lesson["author"] == id):
             _speak(db, values, id if released else _best(db, values), lesson)
@@ -562,17 +604,23 @@ def settle(
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
-    A lesson that has text from another source stays, with this text. With `dry_run`, deletes
-    nothing and returns what it would delete. Raises NotFound if nothing comes from the source.
+    A lesson that has text from another source stays, with this text. The source `key:ID` includes
+    all that came through this key of a service. With `dry_run`, deletes nothing and returns what it
+    would delete. Raises NotFound if nothing comes from the source.
     """
     values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
+    removed, names = RevocationResult(), [values["source"]]
+    if source.startswith(KEY):
+        removed, names = _forget_key(db, values)
+    values["named"] = json.dumps(names)
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
     vectors = db.run("delete_vectors", values).rowcount
     gone = db.run("delete_examples", values).fetchall()
-    db.delete("action", {name: values[name] for name in ("tenant", "project", "source")})
+    for name in names:
+        db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
     lessons = 0
@@ -588,7 +636,8 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
                 lessons += db.delete("reflection", {"id": reflection})
             else:
                 _speak(db, values, best, lesson)
-    removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
+    counts = {"sightings": sum(seen.values()), "vectors": vectors}
+    removed = replace(removed, examples=len(gone), lessons=lessons, **counts)
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
@@ -597,6 +646,40 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     if not dry_run:
         rule(db, scope, "revoke", source, by, why, values["now"], asdict(removed))
     return removed
+
+
+def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
+    """Delete what came through the key `source`; return the numbers, and the sources of lessons.
+
+    A loop of others goes back to the state before the first attempt that the key reported.
+    """
+    names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
+    loops = attempts = 0
+    for n, id, first, last in db.run("loops_of", values).fetchall():
+        names.append(f"loop:{id}")
+        for number in range(first, last + 1):  # the later ones built on the feedback
+            attempts += db.delete("attempt", {"loop": n, "number": number})
+            db.delete("decision", {"loop": n, "attempt": number})
+        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
+        loops += db.delete("loop", {"n": n, "via": values["source"]})
+    sent = db.run("delete_sent", values).fetchall()
+    names += [f"episode:{row['digest'][:16]}" for row in sent]
+    for row in db.run("traces_of", values).fetchall():
+        db.delete("span", {**scope, "trace": row["id"]})
+        db.delete("trace", {**scope, "id": row["id"]})
+    ended = {**scope, "via": values["source"]}
+    for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):
+        if row["n"] is not None:
+            db.run("count_outcome", {**scope, **dict(row), "times": -1})
+    counts = loops, attempts, len(sent), db.delete("outcome", ended)
+    return RevocationResult(0, 0, 0, 0, *counts), names
+
+
+def projects(db: Db, scope: Scope) -> list[Scope]:
+    """Return the scopes of the tenant that have loops, lessons, episodes or traces."""
+    tables, key = ("loop", "reflection", "episode", "trace"), {"tenant": scope.tenant}
+    found = {row[0] for one in tables for row in db.select("distinct project", one, key)}
+    return [Scope(scope.tenant, project) for project in sorted(found)]
 
 
 def _best(db: Db, values: Plain) -> int | None:

@@ -193,7 +193,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     if entry.outcome is not None:
         exposures.expose(db, scope, (), entry.outcome, now)
     if entry.reflections:
-        answers = lessons.upsert(db, scope, entry.reflections, now)
+        answers = lessons.upsert(db, scope, entry.reflections, now, entry.quota, drops=True)
         lessons.evict(db, scope, answers, entry.most)
     return Committed(now, attempt, decision)
 
@@ -307,7 +307,7 @@ def _lost(id: str) -> LeaseLost:
 
 def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
     lease = now + LEASE_SECONDS if owner else 0.0
-    driven = {"owner": owner, "lease": lease, "created": now, "updated": now}
+    driven = {"owner": owner, "lease": lease, "created": now, "updated": now, "via": db.actor.via}
     values = {**key, **_columns(head), **driven}
     return int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
 
@@ -354,7 +354,7 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     content = {"record": _json(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
     if not known:
-        db.insert("attempt", {**key, **content, "created": now})
+        db.insert("attempt", {**key, **content, "via": db.actor.via, "created": now})
         db.delete("step", {"loop": n})
     elif dict(known[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"

@@ -18,7 +18,7 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
-from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
+from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.loop.record import LARGEST_INTEGER
@@ -174,37 +174,45 @@ def _grouped(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]
 EDITED = ("text", "tags", "state", "trust", "importance", "meta", "pinned", "apart")
 
 
-def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
+def list_lessons(
+    db: Db, scope: Scope, /, limit: int, before: int = LARGEST_INTEGER, **only: str
+) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, newest first; texts of tools and documents are left empty.
 
+    Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
+    `only` may have a `kind`, an `error_type`, a `tag` and a `state`; "" allows all lessons.
     The `edition` of a lesson is a hash of its text, states and settings, but not of its counters.
     """
-    return [_plain(row) for row in db.all("list_reflections", scope, **asdict(wanted), limit=limit)]
+    values = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
+    rows = db.all("list_reflections", scope, **values, limit=limit, before=before)
+    return list(map(_plain, rows))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return the lesson with this id as plain data. Raises NotFound."""
-    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
+    for found in list_lessons(db, scope, 1, min(id, LARGEST_INTEGER - 1) + 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
 
 
 def amend(
-    db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
+    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: bool | None
 ) -> Mapping[str, Any]:
-    """Apply `change` to a lesson, record a ruling for each changed setting, and return the lesson.
+    """Change a lesson, record a ruling for each changed setting, and return the lesson.
 
-    Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
+    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
+    groups. `restored` brings the lesson back after a proof retired it. Raises Changed if the lesson
+    has another edition, NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
         raise Changed("lesson", str(id), found["edition"])
-    if change.pinned is not None:
-        size.pin(db, scope, id, change.pinned, by, why)
-    if change.apart is not None:
-        set_apart(db, scope, [found["signature"]], change.apart, by, why)
-    if change.restored:
+    if (pinned := change.get("pinned")) is not None:
+        size.pin(db, scope, id, pinned, by, why)
+    if (apart := change.get("apart")) is not None:
+        set_apart(db, scope, [found["signature"]], apart, by, why)
+    if change.get("restored"):
         shown.restore(db, scope, id, by, why)
     return one(db, scope, id)
 

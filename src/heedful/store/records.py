@@ -86,8 +86,8 @@ class JournalEntry:
     one decision of each of them. `standing` says how close the loop was to its limits at the
     decision. `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
     without a driver, `seen` is the `updated` of the loop as it was read. The `briefing` and its
-    exposures are written once for each loop. The fields `reflections`, `outcome` and `most` are as
-    in `exposures.remember`.
+    exposures are written once for each loop. The fields `reflections`, `outcome`, `most` and
+    `quota` are as in `exposures.remember`, but lessons beyond the quota are left out.
     """
 
     id: str
@@ -107,6 +107,7 @@ class JournalEntry:
     briefing: Briefing | None = None
     outcome: Outcome | None = None
     most: int = 0
+    quota: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ class StoredEpisode:
     """An episode as a store holds it.
 
     `record` is the episode as plain data. `tries` counts the attempts to reflect on it, and `error`
-    says why the last one failed. `at` is when the episode was stored, in seconds since 1970.
+    says why the last one failed. `via` names the keys of a service that sent it. `at` is when the
+    episode was stored, in seconds since 1970.
     """
 
     digest: str
@@ -154,4 +156,5 @@ class StoredEpisode:
     state: EpisodeState = "waiting"
     tries: int = 0
     error: str = ""
+    via: str = ""
     at: float = 0.0

@@ -61,6 +61,20 @@ Rows = Any
 SKIP = "on conflict do nothing"
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who writes: `via` is the source `key:ID` of a service's key, or "" in process.
+
+    At most `outcomes` outcomes of the key count on one day.
+    """
+
+    via: str = ""
+    outcomes: int = 0
+
+
+IN_PROCESS = Actor()
+
+
 class Db:
     """A database connection inside a transaction; one thread at a time may use it.
 
@@ -69,6 +83,7 @@ class Db:
 
     dialect: Dialect
     url: str
+    actor: Actor = IN_PROCESS
     lost: bool = False  # True if the connection can no longer be used
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
@@ -437,12 +452,16 @@ class Effects:
     Every write is an effect, except one that returns a StoredLoop: a loop may be claimed again.
     `record` is called to store the number and the result of an effect. `known` holds the effects
     that an earlier run of the same call stored. They are not written again: the call continues with
-    their stored results.
+    their stored results. Rows that the call writes have the key of `actor` as a source.
     """
 
     def __init__(
-        self, record: RecordEffect | None = None, known: Sequence[Mapping[str, Any]] = ()
+        self,
+        record: RecordEffect | None = None,
+        known: Sequence[Mapping[str, Any]] = (),
+        actor: Actor = IN_PROCESS,
     ) -> None:
+        self._actor = actor
         self._record = record
         self._known = list(known)
         self._next = len(known)
@@ -463,8 +482,16 @@ class Effects:
 
     async def write(self, of: Callable[..., T], work: Work[T], commit: Commit[T]) -> T:
         """Return the stored result of the function `of`; the first time, run and commit `work`."""
+
+        def acting(db: Db) -> T:
+            db.actor = self._actor
+            try:
+                return work(db)
+            finally:
+                db.actor = IN_PROCESS
+
         if "StoredLoop" in of.__annotations__.get("return", ""):
-            return await commit(work)
+            return await commit(acting)
         name = f"{of.__module__.rpartition('.')[2]}.{of.__qualname__}"
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
@@ -474,7 +501,7 @@ class Effects:
         self._next += 1
 
         def whole(db: Db) -> T:
-            value = work(db)
+            value = acting(db)
             for extra in extras:
                 extra(db)
             if self._record is not None:

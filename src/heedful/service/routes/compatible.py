@@ -17,10 +17,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
+from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Name, Share
+from heedful.store import lessons
 from heedful.traces.episode import Ended
 
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
@@ -157,13 +159,17 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
     The body of a new loop is stored; a new loop without content gets 404. If a score is missing and
     no judge is configured (`HEEDFUL_JUDGE`), the answer is 422. A repeated completion changes
-    nothing. A different completion of the same loop gets 409.
+    nothing. A different completion of the same loop gets 409. If lessons of the loop wait in
+    quarantine, `release` is the command that releases them.
     """
     if completion.reflection_status != guardrails.DONE:
         raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
     if any(getattr(completion, flag) for flag in FLAGS):
         caller.needs("approve")
-    return await guardrails.process_loop_completion(**_arguments(completion, caller))
+    answer = await guardrails.process_loop_completion(**_arguments(completion, caller))
+    source = f"loop:{answer['decision_result']['original_loop_id']}"
+    release = release_command(await caller.read(lessons.held_of, source))
+    return {**answer, "release": release} if release else answer
 
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=dict[str, Any])
@@ -189,11 +195,13 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
     by = {"override_by": body.override_by or caller.key.name}
-    return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller)}
+    loop = getattr(body, "loop_id", "")
+    return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller, loop)}
 
 
-def _loops(caller: Caller) -> guardrails.GuardedLoops:
+def _loops(caller: Caller, loop: str = "") -> guardrails.GuardedLoops:
     setup = caller.setup
+    pinned = setup.pinned(caller.scope, loop)
     return guardrails.GuardedLoops(
         setup.store,
         caller.scope,
@@ -201,7 +209,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         setup.judge,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),
-        vouched="approve" in caller.key.may,
+        vouched="approve" in caller.key.may or caller.key.id in pinned.keys,
     )
 
 

@@ -23,16 +23,19 @@ from heedful.checks.evaluate import threaded
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
+from heedful.lessons.lesson import release_command
+from heedful.loop.decide import Done
 from heedful.loop.policies import policy
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, Loop
 from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
-from heedful.service.auth import Approving, Paged, Reading, Writing
+from heedful.service.auth import Approving, Caller, Paged, Reading, Writing
 from heedful.service.schemas import Document, loop_record, loop_summary, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
+from heedful.store import lessons
 from heedful.store import loops as loop_store
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
@@ -47,23 +50,41 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     """Report an attempt and return whether to make another; a repeated report changes nothing.
 
     409 if a different report of the attempt exists, if the number skips an attempt, or if the loop
-    has ended.
+    has ended. Unless only what is pinned to the loop judged its attempts, or keys that may approve,
+    its lessons wait in quarantine; `release` is the command that releases them.
     """
     setup, specs = caller.setup, [check.model_dump() for check in body.checks]
-    checks = await load_checks(specs, setup)
-    vouched = "approve" in caller.key.may
+    pinned, operator = setup.pinned(caller.scope, id), "approve" in caller.key.may
+    always = [{"name": name} for name in pinned.checks]
+    if always and body.output is None:
+        raise InvalidInput("output", None, "given: checks that are pinned to this loop read it")
+    own = [spec for spec in specs if spec not in always]
+    checks = await load_checks([*always, *own], setup)
     given = body.output, body.digest, body.evaluation, checks, body.usage
-    report = reports.AttemptReport(*given, request=specs, vouched=vouched)
+    measured = bool(always) and body.evaluation is None and not own
+    options: Any = {"vouched": operator or caller.key.id in pinned.keys or measured}
+    options["goals"] = None if operator else pinned.goals
+    report = reports.AttemptReport(*given, request=specs, **options)
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
-    return loop_verdict(result.verdict, result.loop, result.loop.attempts[-1].judged_by)
+    loop, verdict = result.loop, result.verdict
+    release = await waiting(caller, loop) if isinstance(verdict, Done) else ""
+    return loop_verdict(verdict, loop, loop.attempts[-1].judged_by, release)
+
+
+async def waiting(caller: Caller, loop: Loop) -> str:
+    """Return the command that releases the lessons of a loop from quarantine; "" for none."""
+    if all(attempt.vouched for attempt in loop.attempts):
+        return ""
+    return release_command(await caller.read(lessons.held_of, f"loop:{loop.id}"))
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
     options = body.model_dump(exclude={"tenant", "task", "policy"})
+    options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals
     rules = caller.setup.policy if body.policy is None else policy(body.policy)
     options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
     opened = await reports.open_loop(id, body.task, **options)
@@ -111,7 +132,8 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
     caller.record("loop.cancel", id, why=body.why)
     store = caller.setup.store
     verdict = await reports.cancel(store, caller.scope, id, caller.by, body.why, caller.memory)
-    return loop_verdict(verdict, (await caller.read(loop_store.read, id)).loop)
+    loop = (await caller.read(loop_store.read, id)).loop
+    return loop_verdict(verdict, loop, release=await waiting(caller, loop))
 
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
@@ -178,7 +200,7 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
     """Return the checks that `specs` name, from `setup.checks` or else from heedful's own checks.
 
     Critics use the judge of the service. Raises UnknownName for a check that is not allowed,
-    UsageError, ModelUnavailable.
+    UsageError also for arguments of a check in `setup.checks`, ModelUnavailable.
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
         raise InvalidInput("checks", f"{length} characters", f"at most {LONGEST_TEXT} as JSON")
@@ -192,8 +214,10 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
 async def _check(spec: Spec, setup: Setup) -> Check:
     name = spec["name"]
     if name in setup.checks:
-        given = {key: value for key, value in spec.items() if key != "name"}
-        return await asyncio.to_thread(loading.made, name, setup.checks[name], given)
+        if given := {key: value for key, value in spec.items() if key != "name"}:
+            allowed = "left out: the operator has set them"
+            raise InvalidInput(f"arguments of check {name!r}", given, allowed)
+        return setup.checks[name]
     if name in CRITICS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
     if name in TEXT:

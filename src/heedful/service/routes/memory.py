@@ -68,7 +68,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     """Report how a loop with recalled lessons ended; only the first report of a loop counts.
 
     `number` in the answer is the position of the loop among the ended loops of the project with
-    recalled lessons, or 0 if no lessons were recalled for it.
+    recalled lessons. It is 0 if the loop does not count: no lessons were recalled for it, the key
+    has reported none of its attempts, or has reached the number of outcomes that count in a day.
     """
     known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
     end = lesson.Outcome(body.loop, *known)
@@ -163,8 +164,8 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since 1970."""
-    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", page.id or LARGEST_ID)
-    rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
+    only = {"kind": kind or "", "error_type": error_type, "tag": tag, "state": state or ""}
+    rows = await caller.read(patterns.list_lessons, page.limit + 1, page.id or LARGEST_ID, **only)
     return Page[Document].of(rows, page.limit, "id")
 
 
@@ -187,11 +188,11 @@ async def edit(
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    change = lesson.Change(body.pinned, body.apart, body.restored is not None)
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
-    arguments = (if_match.strip().strip('"'), change, caller.by, body.why)
-    return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
+    change = body.model_dump(include={"pinned", "apart", "restored"})
+    arguments = (if_match.strip().strip('"'), caller.by, body.why)
+    return _with_etag(await caller.write(patterns.amend, id, *arguments, **change), response)
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
@@ -211,7 +212,10 @@ async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
-    """Remove a source and all derived from it, also lessons of loops whose prompts had its text."""
+    """Remove a source and all derived from it, also lessons of loops whose prompts had its text.
+
+    `key:ID` removes all that a key wrote to the project.
+    """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(

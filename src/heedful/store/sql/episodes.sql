@@ -8,7 +8,7 @@ where id = (
     and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
   order by at, id limit 1
 )
-returning digest, name, session, outcome, state, tries, error, record, at;
+returning digest, name, session, outcome, state, tries, error, record, via, at;
 
 -- name: episodes_left
 -- The waiting episodes that nobody claimed, oldest first.
@@ -28,7 +28,7 @@ where tenant = :tenant and project = :project and digest = :digest and state <> 
 returning id;
 
 -- name: list_episodes
-select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, at
+select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, via, at
 from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
   and (:cursor = '' or id < (select id from episode where tenant = :tenant and project = :project and digest = :cursor))
@@ -41,15 +41,17 @@ select digest from example where scope = :scope and digest in (select value from
 select count(*) as traces, coalesce(sum(bytes), 0) as bytes from trace where tenant = :tenant and project = :project and state = 'open';
 
 -- name: upsert_trace
-insert into trace (tenant, project, id, trust, spans, bytes, rooted, last)
-values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :now)
+insert into trace (tenant, project, id, trust, spans, bytes, rooted, via, last)
+values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :via, :now)
 on conflict (tenant, project, id) do update
 set trust = case when trace.trust = excluded.trust then trace.trust else 'external' end,
     spans = trace.spans + excluded.spans, bytes = trace.bytes + excluded.bytes,
-    rooted = trace.rooted or excluded.rooted, last = excluded.last;
+    rooted = trace.rooted or excluded.rooted, last = excluded.last,
+    via = case when instr(' ' || trace.via || ' ', ' ' || excluded.via || ' ') > 0 then trace.via
+               else trim(trace.via || ' ' || excluded.via) end;
 
 -- name: ended_traces
-select id, spans, trust, last from trace
+select id, spans, trust, via, last from trace
 where tenant = :tenant and project = :project and state = 'open' and (last <= :ending or rooted and last <= :settled)
 order by last, id limit 100;
 

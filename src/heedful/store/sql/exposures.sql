@@ -1,16 +1,18 @@
 -- name: insert_outcome
-insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
+insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, via, at)
 select :tenant, :project, :loop,
-       (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project),
-       :right_at_once, :calls, :signatures, :now
+       case when :via = '' or :most > (
+         select count(*) from outcome where tenant = :tenant and via = :via and at > :now - :day and n is not null
+       ) then (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project) end,
+       :right_at_once, :calls, :signatures, :via, :now
 where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)
 on conflict do nothing
 returning n;
 
 -- name: count_outcome
 update reflection
-set helped = helped + case when :right_at_once then 1 else 0 end,
-    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then 1 else 0 end
+set helped = helped + case when :right_at_once then :times else 0 end,
+    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
 where tenant = :tenant and project = :project and (kind, signature) in (
   select kind, signature from exposure
   where tenant = :tenant and project = :project and loop = :loop and shown
@@ -42,8 +44,11 @@ opportunity as not materialized (
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
   from exposure x left join outcome o using (tenant, project, loop)
-  where x.tenant = :tenant and x.project = :project
-    and (o.loop is not null or x.share > 0 and x.at + :day < :now)
+  where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
+    and x.share > 0 and x.at + :day < :now and (x.via = '' or exists (
+      -- A key can recall for a loop that it never runs.
+      select 1 from loop l join attempt a on a.loop = l.n
+      where l.tenant = x.tenant and l.project = x.project and l.id = x.loop)))
 )
 select p.lesson, share, shown, right_at_once, recurred, calls, count(*) as n
 from opportunity p left join restored r on r.subject = p.lesson
@@ -64,14 +69,18 @@ where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + 
 update reflection set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
 
 -- name: set_useful
-update reflection set useful = case when pinned then max(1, :useful) else :useful end
+update reflection set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: retire
-update reflection set state = 'retired'
+-- A person decides about what an operator wrote or pinned: by unpinning it.
+update reflection set state = case when pinned or trust = 'operator' and not exists (
+  select 1 from ruling
+  where tenant = :tenant and project = :project and subject = :kind || '/' || :signature and action = 'unpin'
+) then state else 'retired' end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-  and not pinned and state in ('candidate', 'verified')
-returning text;
+  and state in ('candidate', 'verified')
+returning text, state;
 
 -- name: restore
 update reflection

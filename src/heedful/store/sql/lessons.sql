@@ -129,15 +129,17 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: count_held
-select count(*) as n from origin o join example e on e.id = o.example
-where o.scope = :scope and o.source = :source and e.state = 'quarantined';
+-- name: held_of
+select e.id from origin o join example e on e.id = o.example
+where o.scope = :scope and o.source = :source and e.state = 'quarantined' order by e.id;
 
--- name: ruled_last
-select action from ruling
-where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
-  and json_extract(record, '$.digest') = :digest
-order by at desc, id desc limit 1;
+-- name: is_refused
+select 1 from refused
+where tenant = :tenant and project = :project and words in (select value from json_each(:words)) limit 1;
+
+-- name: allow_words
+delete from refused
+where tenant = :tenant and project = :project and words in (select value from json_each(:words));
 
 -- name: held
 select id from example where scope = :scope and state = 'quarantined' order by id desc limit :most;
@@ -212,9 +214,26 @@ set tags = case when author = :example then tags else '[]' end,
 )
 where id = :reflection;
 
+-- name: loops_of
+-- The loops that a key began or reported to, with the first attempt to remove, and their last one.
+select n, id, case when via = :source then 1
+  else (select min(number) from attempt where loop = n and via = :source) end as first,
+  coalesce((select max(number) from attempt where loop = n), 0) as last
+from loop where tenant = :tenant and project = :project and (
+  via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
+
+-- name: delete_sent
+delete from episode
+where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
+returning digest;
+
+-- name: traces_of
+select id from trace
+where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0;
+
 -- name: rests_on_source
 with recursive rests (id) as (
-  select example from origin where scope = :scope and source = :source
+  select example from origin where scope = :scope and source in (select value from json_each(:named))
   union select l.child from lineage l join rests r on l.parent = r.id
 )
 select id from rests;
@@ -223,7 +242,7 @@ select id from rests;
 delete from occurrence where id in (
   select o.id from occurrence o join reflection r on r.id = o.reflection
   where r.tenant = :tenant and r.project = :project and (
-    o.source = :source
+    o.source in (select value from json_each(:named)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
     or o.parents <> '[]' and exists (
       select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
     )

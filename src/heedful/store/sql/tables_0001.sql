@@ -1,5 +1,6 @@
 -- Schema 1: the tables, indexes and triggers of both engines, written for SQLite. `store.in_postgres` translates them.
--- Times are seconds since 1970. JSON is stored as text.
+-- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
+-- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
@@ -13,6 +14,7 @@ create table loop (
   run text not null default '',
   stage text not null default '',
   memory_key text not null default '',
+  via text not null default '',
   briefing text not null default '',
   settings text not null default 'null',
   task text not null,
@@ -36,6 +38,7 @@ create table attempt (
   number integer not null check (number > 0),
   record text not null,
   value text not null,
+  via text not null default '',
   created real not null,
   primary key (loop, number)
 ) without rowid;
@@ -145,6 +148,7 @@ create table occurrence (
   loop text not null,
   text text not null,
   source text not null default '',
+  via text not null default '',
   trust text not null default 'external',
   parents text not null default '[]',
   at real not null
@@ -224,6 +228,14 @@ create table ruling (
 );
 create index ruling_subject on ruling (tenant, project, subject);
 
+-- The digests of the words that operators rejected. Nobody but an operator makes them a lesson again, of whatever kind.
+create table refused (
+  tenant text not null,
+  project text not null,
+  words text not null,
+  primary key (tenant, project, words)
+) without rowid;
+
 -- A lesson that was ranked into the prompt of a loop, and then shown, or withheld with the probability `share`. The row
 -- has the name of the lesson, so that it outlives the lesson. `among` is the number of lessons ranked into the prompt.
 create table exposure (
@@ -237,23 +249,27 @@ create table exposure (
   together boolean not null default false,
   among integer not null,
   examples text not null default '[]',
+  via text not null default '',
   at real not null,
   primary key (tenant, project, loop, kind, signature)
 ) without rowid;
 
--- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1.
+-- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1; it is null for an outcome that
+-- does not count, because its key had reported enough of them that day.
 create table outcome (
   tenant text not null,
   project text not null,
   loop text not null,
-  n integer not null,
+  n integer,
   right_at_once boolean not null,
   calls integer not null,
   signatures text not null,
+  via text not null default '',
   at real not null,
   primary key (tenant, project, loop)
 ) without rowid;
 create unique index outcome_n on outcome (tenant, project, n);
+create index outcome_via on outcome (tenant, via, at);
 
 -- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
 create table taught (
@@ -277,6 +293,7 @@ create table episode (
   error text not null default '',
   taken real not null default 0,
   record text not null,
+  via text not null default '',
   at real not null,
   unique (tenant, project, digest)
 );
@@ -394,6 +411,7 @@ create table trace (
   spans integer not null,
   bytes integer not null,
   rooted boolean not null,
+  via text not null default '',
   last real not null,
   primary key (tenant, project, id)
 ) without rowid;
