@@ -41,7 +41,7 @@ def why(
 
     async def read(memory: Memory) -> Report | StoredLoop:
         newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
-        stored = newest[0] if newest else await loop_of(memory, loop)
+        stored = await loop_of(memory, newest[0].id if newest else loop)
         if stored.head.stage is not None and newest:
             stored = await loop_of(memory, stored.head.stage.run)
         if is_run(stored):
@@ -160,7 +160,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     ends = tuple(f"{one.id}/" for one in found if is_run(one))
     found = [one for one in found if not one.id.startswith(ends)] if ends else found
     if len(found) == 1:
-        return found[0]
+        return await memory.store.read(memory.scope, loops.read, found[0].id)
     ids = ", ".join(sorted(one.id for one in found)[:LISTED])
     more = ", …" if len(found) > LISTED else ""
     raise UsageError(f"several loops begin with {name!r}: {ids}{more}; give more of the id")

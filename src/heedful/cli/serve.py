@@ -94,7 +94,7 @@ async def _serve(values: config.Settings) -> None:
                     log = logging.getLogger(name)
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
-                report_lost_database()
+                limit_logs()
                 hello = _hello(values, setup, url, has_key)
                 await listen(app, listener, values.drain, lambda: show(hello))
 
@@ -150,8 +150,11 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> st
     return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 
 
-def report_lost_database() -> None:
-    """Print at most once a minute that the database does not answer; silence its drivers' logs."""
+def limit_logs() -> None:
+    """Print at most once a minute that the database does not answer; silence its drivers' logs.
+
+    Of the server's own messages about connections, each kind is logged at most once a minute.
+    """
     throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
@@ -159,8 +162,13 @@ def report_lost_database() -> None:
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
         return False
 
+    def once(record: logging.LogRecord) -> bool:
+        return throttle.allows(str(record.msg).partition("\n")[0])
+
     for driver in ("psycopg.pool", "procrastinate.utils"):
         logging.getLogger(driver).addFilter(say_once)
+    for server in ("asyncio", "uvicorn.error"):
+        logging.getLogger(server).addFilter(once)
 
 
 @contextmanager
@@ -213,7 +221,7 @@ def worker(
     """
     values = config.settings()
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
-    report_lost_database()
+    limit_logs()
     config.look_here()
     limits: dict[str, Any] = {
         "loops": dict(map(_loop, drives or ())),

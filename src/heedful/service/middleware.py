@@ -28,7 +28,7 @@ from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
-from heedful.service.problems import SOON, Problem, answer
+from heedful.service.problems import REPEATS, SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
 from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
 
@@ -338,9 +338,14 @@ class _Response:
     def log(self, metrics: Any, seconds: float) -> None:
         """Count and log the request, without its path, which may contain private data."""
         scope, route = self._scope, self.route
-        method = scope["method"] if "route" in scope else "(any)"
+        known = "route" in scope and scope["method"] in telemetry.METHODS
+        method = scope["method"] if known else "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
-        key = (scope["state"]["caller"].key.id if "caller" in scope["state"] else "") or "-"
-        line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
+        caller = scope["state"].get("caller")
+        # Nobody without a key can fill the disk.
+        if caller is None and not REPEATS.allows(f"{method} {route} {self.status}"):
+            return
+        key = (caller.key.id if caller else "") or "-"
+        line = (method, route, self.status, seconds * 1000, key, self._id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *line)

@@ -77,9 +77,9 @@ async def loops(
     page: Paged,
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[Document]:
-    """List the loops of a project, newest first."""
-    rows = await caller.read(loop_store.newest, page.limit + 1, prefix, page.cursor or "")
-    return Page[Document].of(list(map(loop_summary, rows)), page.limit, "id")
+    """List the loops of a project, newest first; a page of large loops has fewer than `limit`."""
+    rows, more = await caller.read(loop_store.page, page.limit, prefix, page.cursor or "")
+    return Page(items=list(map(loop_summary, rows)), next=rows[-1].id if more else None)
 
 
 @router.get("/loops/{id:path}/explain")
@@ -143,10 +143,10 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     """Replay policies on recorded loops: count each policy's attempts and lost loops.
 
     A loop is lost if it was solved as recorded, but the policy stops before the solution. Nothing
-    is stored.
+    is stored. `more` is true if there are older loops, beyond `limit` or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored = await caller.read(loop_store.newest, body.limit)
+    stored, more = await caller.read(loop_store.page, body.limit, most=loop_store.REPLAYED)
     recorded = loop_store.aimed(loop_store.recorded(stored), policies)
     whole, *rows = await asyncio.to_thread(compare, recorded, [loop_store.WHOLE, *policies])
     if not whole.loops:
@@ -154,7 +154,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
     whole = replace(whole, beyond=0)  # no recorded attempt is beyond the record
     first, *others = ({**asdict(row), "lost": row.lost} for row in (whole, *rows))
-    return {"recorded": first, "policies": others}
+    return {"recorded": first, "policies": others, "more": more}
 
 
 Spec = Mapping[str, Any]
