@@ -37,8 +37,10 @@ TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs 50 times its
-# size in memory, and parsing a million of them takes a second.
-DENSE = 8
+# size in memory, and parsing a million of them takes a second. In OTLP each of them has a name, so
+# n bytes of traces contain at most n / SPARSE, besides the first `FEW` and those in texts.
+DENSE, SPARSE, FEW = 8, 20, 1_000
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 # Text that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
@@ -75,17 +77,24 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     body = b"".join(parts)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and not (scope["path"] == TRACES and kind == PROTOBUF):
-        _check_form(body, kind, most)
+        traces = scope["path"] == TRACES
+        _check_form(body, kind, FEW + len(body) // SPARSE if traces else most // DENSE, traces)
     return body
 
 
-def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
+def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
+    """Check that the body is JSON and has at most `most` lists and objects; `apart` from its texts.
+
+    Raises Problem 400, 413 or 415.
+    """
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
-    if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        detail = f"a body may have at most {most // DENSE} lists and objects, not {begun}"
+    if (begun := body.count(b"[") + body.count(b"{")) > most and apart:
+        bare = _TEXT.sub(b"", body)
+        begun = bare.count(b"[") + bare.count(b"{")
+    if begun > most:
+        detail = f"a body may have at most {most} lists and objects, not {begun}"
         raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
