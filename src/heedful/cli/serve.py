@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -40,6 +41,9 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
+# New objects until Python looks for garbage. With the default of 700 it looks so often while it
+# reads a large body that everybody waits for a second.
+GARBAGE = 50_000
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
@@ -96,6 +100,8 @@ async def _serve(values: config.Settings) -> None:
                     log.setLevel(level)
                 limit_logs()
                 hello = _hello(values, setup, url, has_key)
+                gc.freeze()
+                gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 await listen(app, listener, values.drain, lambda: show(hello))
 
 

@@ -29,13 +29,13 @@ from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
-from heedful.service.auth import Approving, Paged, Reading, Writing
+from heedful.service.auth import Approving, Paged, Reading, Route, Writing
 from heedful.service.schemas import Document, loop_record, loop_summary, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import loops as loop_store
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")]
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": Document}}

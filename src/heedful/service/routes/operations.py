@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
-from heedful.service.auth import Administering, Paged
+from heedful.service.auth import Administering, Paged, Route
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
@@ -76,7 +76,7 @@ def documentation(app: FastAPI) -> bytes:
     return files.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
-keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
+keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Route)
 
 
 @keys_router.get("/keys")
