@@ -128,7 +128,7 @@ MOST = 4_096  # connections
 WAITING = 1_024  # connections that the kernel holds until the service accepts them
 # Connections accepted in one turn of the event loop. If the process has no descriptor left, asyncio
 # logs an error for each of them.
-ACCEPTED = 64
+ACCEPTED = 8
 HEAD = 16 * 1024  # the most bytes of request headers
 
 

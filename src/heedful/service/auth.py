@@ -147,11 +147,12 @@ class Route(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, which then gets a large body already checked."""
         handle, field = super().get_route_handler(), self.body_field
+        checked: Any = field
 
         def read(request: Request, body: bytes) -> None:
             with suppress(ValueError):  # FastAPI says why it is not JSON
                 plain = request.scope["state"]["plain"] = json.loads(body)
-                request._json, wrong = field.validate(plain, {}, loc=("body",))
+                request._json, wrong = checked.validate(plain, {}, loc=("body",))
                 if wrong:
                     raise RequestValidationError(wrong)
 
