@@ -147,21 +147,22 @@ class Route(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, which then gets a large body already checked."""
         handle, field = super().get_route_handler(), self.body_field
-        checked: Any = field
+        if field is None:
+            return handle
 
         def read(request: Request, body: bytes) -> None:
             with suppress(ValueError):  # FastAPI says why it is not JSON
                 plain = request.scope["state"]["plain"] = json.loads(body)
-                request._json, wrong = checked.validate(plain, {}, loc=("body",))
+                request._json, wrong = field.validate(plain, {}, loc=("body",))
                 if wrong:
                     raise RequestValidationError(wrong)
 
         async def handle_large(request: Request) -> Response:
-            if field and len(body := await request.body()) > LARGE:
+            if len(body := await request.body()) > LARGE:
                 await asyncio.to_thread(read, request, body)
             return await handle(request)
 
-        return handle_large if field else handle
+        return handle_large
 
 
 async def json_of(request: Request) -> Any:

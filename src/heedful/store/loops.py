@@ -252,6 +252,22 @@ def page(
     return found, len(found) < len(rows)
 
 
+def summary(stored: StoredLoop) -> dict[str, Any]:
+    """Return a summary of a loop as JSON data; times are in seconds since 1970."""
+    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
+    return {
+        "id": loop.id,
+        "state": decide.state_after(verdict),
+        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+        "attempts": len(loop.attempts),
+        "best": loop.best,
+        "calls": loop.usage.calls,
+        "tokens": loop.usage.tokens,
+        "created": stored.created,
+        "updated": stored.updated,
+    }
+
+
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than `id`.
 

@@ -10,7 +10,7 @@ import json
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
@@ -30,7 +30,7 @@ from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Route, Writing
-from heedful.service.schemas import Document, loop_record, loop_summary, loop_verdict
+from heedful.service.schemas import Document, loop_record, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import loops as loop_store
@@ -79,7 +79,7 @@ async def loops(
 ) -> Page[Document]:
     """List the loops of a project, newest first; a page of large loops has fewer than `limit`."""
     rows, more = await caller.read(loop_store.page, page.limit, prefix, page.cursor or "")
-    return Page(items=list(map(loop_summary, rows)), next=rows[-1].id if more else None)
+    return Page(items=list(map(loop_store.summary, rows)), next=rows[-1].id if more else None)
 
 
 @router.get("/loops/{id:path}/explain")
@@ -153,7 +153,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
     whole = replace(whole, beyond=0)  # no recorded attempt is beyond the record
-    first, *others = ({**asdict(row), "lost": row.lost} for row in (whole, *rows))
+    first, *others = map(loop_store.document, (whole, *rows))
     return {"recorded": first, "policies": others, "more": more}
 
 

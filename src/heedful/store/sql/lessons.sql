@@ -140,7 +140,7 @@ where tenant = :tenant and project = :project and subject = :subject and action 
 order by at desc, id desc limit 1;
 
 -- name: held
-select id from example where scope = :scope and state = 'quarantined' order by id desc limit :most;
+select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
