@@ -242,14 +242,14 @@ def page(
 
     If there is a loop at all, one is returned.
     """
-    rows = db.all("newest_loops", scope, limit=limit + 1, prefix=prefix, cursor=before)
+    values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
     found: list[StoredLoop] = []
-    for row in rows[:limit]:
+    for row in db.run("newest_loops", values):
         most -= row["size"]
-        if most < 0 and found:
-            break
+        if len(found) == limit or (found and most < 0):
+            return found, True
         found.append(_stored(db, _row(db, scope, row["id"]), whole=False))
-    return found, len(found) < len(rows)
+    return found, False
 
 
 def summary(stored: StoredLoop) -> dict[str, Any]:
