@@ -17,6 +17,7 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
-from heedful.service.auth import Caller, Callers
+from heedful.service.auth import LARGE, Caller, Callers
 from heedful.service.problems import REPEATS, SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
 from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
@@ -77,7 +78,9 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and not (scope["path"] == TRACES and kind == PROTOBUF):
         traces = scope["path"] == TRACES
-        _check_form(body, kind, FEW + len(body) // SPARSE if traces else most // DENSE, traces)
+        most = FEW + len(body) // SPARSE if traces else most // DENSE
+        check = partial(_check_form, body, kind, most, traces)
+        await asyncio.to_thread(check) if len(body) > LARGE else check()
     return body
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import LARGEST_INTEGER
 from heedful.traces import messages
 from heedful.traces.episode import Event, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
@@ -80,7 +80,7 @@ def from_json(document: Any) -> Iterator[Span]:
                 yield _span(span, name)
 
 
-def from_request(data: bytes, longest: int = sys.maxsize) -> Iterator[Span]:
+def from_request(data: bytes, longest: int = LARGEST_INTEGER) -> Iterator[Span]:
     """Yield the spans of a protobuf `ExportTraceServiceRequest`.
 
     Spans are decoded one at a time, because a decoded span may need 200 times its bytes. Of a span
@@ -117,7 +117,7 @@ def _fields(message: memoryview, *wanted: int) -> Iterator[tuple[int, memoryview
         if tag & 7 == 0:
             _, at = _varint(message, at)
             continue
-        size = {1: 8, 5: 4}.get(tag & 7, sys.maxsize)
+        size = {1: 8, 5: 4}.get(tag & 7, LARGEST_INTEGER)
         if tag & 7 == 2:
             size, at = _varint(message, at)
         if size > len(message) - at:
