@@ -21,11 +21,8 @@ from heedful.errors import ModelTimeout, PackageMissing
 from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
-from heedful.service.jobs import LocalQueue, Tools
 from heedful.testing import ScriptedModel
 from heedful.traces import read
-from tests.engines import opened
-from tests.service.jobs import SCOPE, put
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
@@ -168,22 +165,6 @@ async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     assert attempt.parent.span_id == stage.context.span_id
     named = own(stage="write", status="passed", attempts=1)
     assert named.items() <= dict(stage.attributes).items()
-
-
-async def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
-    told.begin()
-    with opened(tmp_path / "t.db") as store:
-        (digest,) = await put(store, SCOPE, "pot")
-        work = LocalQueue(Tools(store))
-        with telemetry.request("POST", {"traceparent": PARENT}) as answered:
-            await work.defer("reflect", SCOPE, digest=digest)
-            answered("/v1/episodes", 202)
-        await work.drain()
-    (request,), (task,) = told.spans("POST /v1/episodes"), told.spans("heedful.task reflect")
-    assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
-    assert task.context.trace_id == request.context.trace_id
-    assert task.parent.span_id == request.context.span_id
-    assert task.attributes == own(task="reflect", tenant="acme", project="shop")
 
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

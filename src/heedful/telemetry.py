@@ -114,22 +114,12 @@ def trace_headers() -> dict[str, str]:
     return headers
 
 
-def task(
-    name: str, tenant: str, project: str, headers: Mapping[str, str]
-) -> AbstractContextManager[object]:
-    """Open a span for a job; it continues the trace that `headers` name."""
+def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]:
+    """Open a span for a job."""
     if not _active:
         return nullcontext()
     attributes = _own(task=name, tenant=tenant, project=project)
-    return _active[0].span(f"heedful.task {name}", attributes, **_remote("CONSUMER", headers))
-
-
-def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a span of this kind that continues the trace of `headers`."""
-    from opentelemetry.propagate import extract
-    from opentelemetry.trace import SpanKind
-
-    return {"context": extract(headers), "kind": SpanKind[kind]}
+    return _active[0].span(f"heedful.task {name}", attributes)
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -145,9 +135,12 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
     if not _active:
         yield lambda route, status: None
         return
+    from opentelemetry.propagate import extract
+    from opentelemetry.trace import SpanKind
+
     exporter = _active[0]
     method = method if method in METHODS else "_OTHER"
-    options = _remote("SERVER", headers)
+    options = {"context": extract(headers), "kind": SpanKind.SERVER}
     with exporter.span(method, {"http.request.method": method}, **options) as span:
 
         def answered(route: str, status: int) -> None:

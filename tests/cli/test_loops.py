@@ -131,6 +131,6 @@ def test_runs_and_their_statistics(ran):
 def test_loops_list_runs_and_replay_leaves_them_out(ran):
     loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
     assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
-    assert loops["forecast-1"]["stopped_by"] == "degraded"
+    assert loops["forecast-1"]["stopped_by"] == ["degraded"]
     recorded = ran(("log", 0), ("replay --json", 0)).json["recorded"]
     assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.serve import report_lost_database
+from heedful.cli.serve import limit_logs
 from heedful.memory.memory import Memory
 from heedful.store import episodes
 from tests.engines import opened
@@ -89,8 +89,8 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
 
 def test_a_database_that_is_away_is_told_in_a_line(capsys):
     lost = logging.getLogger("psycopg.pool")
-    report_lost_database()
-    report_lost_database()
+    limit_logs()
+    limit_logs()
     for _ in range(3):
         lost.warning("error connecting in 'pool-1'")
     assert capsys.readouterr().err.count("the database does not answer") == 1

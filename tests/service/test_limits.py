@@ -4,11 +4,17 @@ import asyncio
 import gzip
 import json
 import logging
-from typing import Any
+import threading
+from typing import Annotated, Any
 
 import pytest
+from fastapi import APIRouter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
+from pydantic import AfterValidator, BaseModel, Field
 
 from heedful.lessons.lesson import Scope
+from heedful.service.auth import Route
 from heedful.service.middleware import KNOWN, RateLimit
 from heedful.service.problems import Problem
 from heedful.service.setup import Limits
@@ -89,6 +95,40 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
             body = tag + bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14]) + body
         answer = whole.post("/v1/traces", content=gzip.compress(body), headers=traces)
         assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
+        for spans, status in ((b"{}," * 2_000, 413), (b'{"name": "%s"},' % (9_000 * b"[{"), 200)):
+            body = b'{"resourceSpans": [{"scopeSpans": [{"spans": [%s{}]}]}]}' % spans
+            assert whole.post("/v1/traces", content=body, headers=JSON).status_code == status
+        ids = b"\x0a\x10" + 16 * b"t" + b"\x12\x08" + 8 * b"s"
+        dense = Span.FromString(ids + 600_000 * b"\x4a\x00")  # attributes without a key
+        both = ScopeSpans(spans=[dense, Span.FromString(ids)])
+        sent = TracesData(resource_spans=[ResourceSpans(scope_spans=[both])]).SerializeToString()
+        answer = whole.post("/v1/traces", content=gzip.compress(sent), headers=traces)
+        part = ExportTraceServiceResponse.FromString(answer.content).partial_success
+        assert (answer.status_code, part.rejected_spans) == (200, 1)
+
+
+def test_a_large_body_is_checked_in_a_thread(tmp_path):
+    threads = list[str]()
+
+    def note(text: str) -> str:
+        threads.append(threading.current_thread().name)
+        return text
+
+    class Noted(BaseModel):
+        text: Annotated[str, AfterValidator(note), Field(max_length=100_000)]
+
+    router = APIRouter(route_class=Route)
+
+    @router.post(ECHO)
+    async def noted(body: Noted) -> int:
+        return len(body.text)
+
+    with served(tmp_path) as api:
+        api.app.include_router(router)
+        assert [api.post(ECHO, json={"text": n * "x"}).json() for n in (1, 90_000)] == [1, 90_000]
+        problem(api.post(ECHO, json={"text": 100_001 * "x"}), 422, "invalid_request")
+        own = threading.current_thread().name
+        assert [name == own for name in threads] == [True, False, False]
 
 
 def test_what_is_no_json_object_is_refused(api):
@@ -200,6 +240,7 @@ def test_every_answer_is_safe_and_has_the_id_of_its_request(api, path):
 def test_metrics_tell_of_nobody_and_count_a_verdict_once(api):
     api.get("/v1/test/fails")
     api.request("PRIVATE", "/v1/private-name")
+    api.request("PRIVATE", "/healthz")
     wrong = {"findings": [{"check": "a", "message": "b"}]}
     twice = {"rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]}
     for loop, policy, evaluations in (

@@ -1,6 +1,7 @@
 """Loops over HTTP: begun, reported, overridden, explained, listed, cancelled and replayed."""
 
 import asyncio
+import tracemalloc
 from itertools import count
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +10,7 @@ import pytest
 
 from heedful.checks import words
 from heedful.errors import ModelTimeout
-from heedful.service.setup import APART
+from heedful.service.setup import APART, MIB
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
 from tests.service.support import Api, problem, served
@@ -234,6 +235,24 @@ def test_a_loop_is_explained(api, id):
     assert plain["text"].startswith("attempt 1: no unit -> again\nattempt 2: no unit -> stopped")
     assert len(plain["lines"]) == 2
     assert plain["would_change"]
+
+
+@pytest.mark.both
+def test_a_list_reads_no_outputs_and_a_page_has_a_size(api):
+    for n, large in enumerate(("output", "output", "task", "task")):
+        begun(api, f"large {n}", **({"task": 3_000_000 * "x"} if large == "task" else {}))
+        body = {"output": 3_000_000 * "x" if large == "output" else "x", "evaluation": RIGHT}
+        assert api.put(f"/v1/loops/large {n}/attempts/1", json=body).status_code == 200
+    listed, page = list[str](), {"next": ""}
+    while page["next"] is not None:
+        tracemalloc.start()
+        page = api.get("/v1/loops", params={"cursor": page["next"]} if listed else {}).json()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20 * MIB
+        listed.append(" ".join(one["id"] for one in page["items"]))
+    assert listed == ["large 3", "large 2 large 1 large 0"]
+    assert api.get("/v1/loops/large 0").json()["made"][0]["output"] == 3_000_000 * "x"
 
 
 def test_policies_are_replayed(api):

@@ -127,6 +127,7 @@ def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(api):
     assert len(set(ids)) == len(ids)
     assert api.get("/openapi.json", key="").json() == json.loads(json.dumps(SPEC))
     page = api.get("/docs", key="")
+    assert APP.state.page() is APP.state.page()
     assert page.headers["content-type"].startswith("text/html")
     assert all(path in page.text for path in SPEC["paths"])
     assert "<script" not in page.text

@@ -1,14 +1,14 @@
 """`heedful serve` as a process: it says where it is, ends well, and survives being killed."""
 
-import asyncio
 import json
-import os
+import resource
 import signal
 import socket
 import sqlite3
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -16,10 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
-from heedful.service import app as service
-from heedful.service.setup import Setup
-from heedful.store.sqlite import in_file
-from tests.service.running import WAITING, Service
+from tests.service.running import WAITING, Service, running
 from tests.service.support import problem
 
 SLOW = """
@@ -146,20 +143,57 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, cod
         assert told in commands(tmp_path, monkeypatch)("serve", *port, *words, code=code)
 
 
-async def test_a_request_with_too_long_a_head_is_refused(tmp_path):
-    store, ready = in_file(str(tmp_path / "a.db")), asyncio.Event()
-    with service.bound("localhost", 0) as listener:
-        port = listener.getsockname()[1]
-        application = service.application(Setup(store))
-        serving = asyncio.create_task(service.listen(application, listener, 1, ready.set))
-        await ready.wait()
-        reader, writer = await asyncio.open_connection("localhost", port)
-        writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
-        assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(serving, 10)
-    await store.close()
+LENGTH = b"Content-Length: 2\r\n"
+FRAMED = b"PUT /v1/loops/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"X: " + 40_000 * b"x" + b"\r\n",
+        LENGTH + LENGTH,
+        LENGTH + b"content-length: 2\r\n",
+        b"Content-Length: 2, 2\r\n",
+        b"Content-Length: 2\r\n ,2\r\n",
+        b"Content-Length: 2\nContent-Length: 2\r\n",
+        LENGTH + b"Transfer-Encoding: chunked\r\n",
+        b"transfer-encoding: chunked\r\nX: y\r\n" + LENGTH,
+    ],
+)
+def test_a_request_whose_length_is_in_doubt_is_refused_and_closed(framed, head):
+    for before in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        with socket.create_connection(framed) as line:
+            line.sendall(before + FRAMED + head + b"\r\n{}GET /healthz HTTP/1.1\r\n\r\n")
+            line.settimeout(WAITING)
+            answers = b"".join(iter(partial(line.recv, 65_536), b""))  # until it is closed
+        assert answers.count(b"HTTP/1.1 200") == bool(before)
+        assert answers.count(b"HTTP/1.1 400") == 1
+
+
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("framed")) as url:
+        yield "127.0.0.1", int(url.rpartition(":")[2])
+
+
+def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as lines:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, files[1]))
+        try:
+            url = lines.enter_context(running(tmp_path))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, files)
+        place = "127.0.0.1", int(url.rpartition(":")[2])
+        working = lines.enter_context(socket.create_connection(place, WAITING))
+        working.sendall(FRAMED + b"Content-Length: 13\r\n\r\n")
+        for n in range(300):
+            line = lines.enter_context(socket.create_connection(place, WAITING))
+            line.sendall((b"", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")[n % 3])
+        assert httpx.get(f"{url}/v1/loops", timeout=WAITING).json()["items"] == []
+        working.sendall(b'{"task": "a"}')
+        assert working.recv(100).startswith(b"HTTP/1.1 201 Created")  # it was not closed
+    assert len((tmp_path / "log").read_text().splitlines()) < 10
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):

@@ -140,6 +140,7 @@ async def of_lessons(story: Story) -> None:
     assert (await read(exposures.rulings, 9))[-1]["why"] == "why"
     # In quarantine: seen, released, revoked.
     [held] = await read(lessons.quarantined, None)
+    assert await read(lessons.waiting, 1) == [held]
     assert (await read(lessons.provenance, held)).sources == ("page",)
     assert await write(lessons.state_trust, "tool", "model", "ada", "", {}) == []
     assert await read(lessons.statements) == {"tool": "model"}
@@ -184,7 +185,7 @@ async def of_loops(story: Story) -> None:
     assert (await read(loops.read, "a")).values == ("text",)
     assert [one.id for one in await read(loops.read_many, ["a"])] == ["a"]
     assert [one.id for one in await read(loops.newest, 9)] == ["a"]
-    assert [one.id for one in await read(loops.newest, 9, "", "a")] == []
+    assert await read(loops.page, 9, "", "a") == ([], False)
     await write(loops.set_policy, "a", replace(head, policy={**head.policy, "unscored": "again"}))
     assert (await read(loops.read, "a")).head.policy["unscored"] == "again"
     await write(loops.note, "a", "a_r1", {"bias: haste": {"tag": "haste"}})

@@ -41,7 +41,7 @@ def why(
 
     async def read(memory: Memory) -> Report | StoredLoop:
         newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
-        stored = newest[0] if newest else await loop_of(memory, loop)
+        stored = await loop_of(memory, newest[0].id if newest else loop)
         if stored.head.stage is not None and newest:
             stored = await loop_of(memory, stored.head.stage.run)
         if is_run(stored):
@@ -160,7 +160,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     ends = tuple(f"{one.id}/" for one in found if is_run(one))
     found = [one for one in found if not one.id.startswith(ends)] if ends else found
     if len(found) == 1:
-        return found[0]
+        return await memory.store.read(memory.scope, loops.read, found[0].id)
     ids = ", ".join(sorted(one.id for one in found)[:LISTED])
     more = ", …" if len(found) > LISTED else ""
     raise UsageError(f"several loops begin with {name!r}: {ids}{more}; give more of the id")
@@ -257,6 +257,8 @@ LOOPS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
     loop="id",
     task=lambda row: clean(_text(row["task"]), BRIEF),
+    stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
+    best=lambda row: row["best"] or 0,
 )
 
 
@@ -270,23 +272,8 @@ def list_loops(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    return emit(list(map(_row, found)), LOOPS, key="loops", text=4, empty=empty)
-
-
-def _row(stored: StoredLoop) -> dict[str, Any]:
-    last = stored.verdicts[-1] if stored.verdicts else None
-    loop, usage = stored.loop, stored.loop.usage
-    return {
-        "id": stored.id,
-        "task": stored.head.task,
-        "state": state_after(latest_verdict(stored.decisions)),
-        "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
-        "attempts": len(loop.attempts),
-        "best": loop.best or 0,
-        "calls": usage.calls,
-        "tokens": usage.tokens,
-        "updated": stored.updated,
-    }
+    rows = [{**loops.summary(one), "task": one.head.task} for one in found]
+    return emit(rows, LOOPS, key="loops", text=4, empty=empty)
 
 
 def _reason(one: Reasoning) -> str:

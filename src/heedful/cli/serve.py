@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -40,6 +41,9 @@ from heedful.telemetry import LogThrottle
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WORDS = 200
+# New objects until Python looks for garbage. With the default of 700 it looks so often while it
+# reads a large body that everybody waits for a second.
+GARBAGE = 50_000
 LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
@@ -94,8 +98,10 @@ async def _serve(values: config.Settings) -> None:
                     log = logging.getLogger(name)
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
-                report_lost_database()
+                limit_logs()
                 hello = _hello(values, setup, url, has_key)
+                gc.freeze()
+                gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 await listen(app, listener, values.drain, lambda: show(hello))
 
 
@@ -151,8 +157,11 @@ def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> st
     return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 
 
-def report_lost_database() -> None:
-    """Print at most once a minute that the database does not answer; silence its drivers' logs."""
+def limit_logs() -> None:
+    """Print at most once a minute that the database does not answer; silence its drivers' logs.
+
+    Of the server's own messages about connections, each kind is logged at most once a minute.
+    """
     throttle = LogThrottle()
 
     def say_once(record: logging.LogRecord) -> bool:
@@ -160,8 +169,13 @@ def report_lost_database() -> None:
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
         return False
 
+    def once(record: logging.LogRecord) -> bool:
+        return throttle.allows(str(record.msg).partition("\n")[0])
+
     for driver in ("psycopg.pool", "procrastinate.utils"):
         logging.getLogger(driver).addFilter(say_once)
+    for server in ("asyncio", "uvicorn.error"):
+        logging.getLogger(server).addFilter(once)
 
 
 @contextmanager
@@ -214,7 +228,7 @@ def worker(
     """
     values = config.settings()
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
-    report_lost_database()
+    limit_logs()
     config.look_here()
     limits: dict[str, Any] = {
         "loops": dict(map(_loop, drives or ())),

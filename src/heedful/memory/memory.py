@@ -539,9 +539,8 @@ class Quarantine:
         Raises InvalidInput.
         """
         check_integer("limit", limit)
-        held = await self._store.read(self._scope, lesson_store.quarantined, None)
-        older = [entry for entry in held if after is None or entry.id < after]
-        return sorted(older, key=lambda entry: -entry.id)[:limit]
+        older = () if after is None else (after,)
+        return await self._store.read(self._scope, lesson_store.waiting, limit, *older)
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return a lesson that is or was in quarantine. Raises NotFound, InvalidInput."""

@@ -49,6 +49,7 @@ from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
 from heedful.traces.signals import Course, Signal, error_line, given_to
+from heedful.traces.spans import LONGEST as LONGEST_SPAN
 from heedful.traces.spans import Piece, pieces
 from heedful.traces.spans import episodes as episodes_in
 
@@ -535,11 +536,11 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
     if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
         body = {"resourceSpans": [], **body}
     try:
-        spans = from_request(body) if isinstance(body, bytes) else from_json(body)
-        received = list(islice(spans, MOST + 1))
-        if len(received) > MOST:
+        spans = from_request(body, LONGEST_SPAN) if isinstance(body, bytes) else from_json(body)
+        received = pieces(islice(spans, MOST))
+        if next(spans, None) is not None:
             raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
-        return pieces(received)
+        return received
     except RecursionError as error:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
 

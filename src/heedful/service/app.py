@@ -1,12 +1,15 @@
 """Build the service as an ASGI application, describe it as OpenAPI 3.1, and serve it with uvicorn.
 
-heedful does not limit how slowly the headers of a request arrive; a reverse proxy must do that.
+heedful does not limit how slowly the headers of a request arrive, but it limits the number of
+connections. If there are too many, it closes the one that has waited longest for a request.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import logging
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -14,18 +17,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful import __version__
 from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
 from heedful.service.middleware import Entrance
+from heedful.service.problems import REPEATS
 from heedful.service.routes import ROUTERS
+from heedful.service.routes.operations import documentation
 from heedful.service.setup import Setup
 
 
@@ -54,6 +61,7 @@ def application(setup: Setup) -> FastAPI:
         key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
         app.include_router(router, dependencies=key, responses=answers)
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
+    app.state.page = cache(partial(documentation, app))
     return app
 
 
@@ -94,7 +102,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        listener = socket.create_server(address[:2], family=family, backlog=1024)
+        listener = socket.create_server(address[:2], family=family, backlog=WAITING)
         # Accepted connections inherit this option; asyncio does not set it for this socket. Without
         # it, the body of an answer waits 40 ms until the client acknowledges the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,6 +123,72 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+log: logging.Logger = logging.getLogger("heedful.http")
+MOST = 4_096  # connections
+WAITING = 1_024  # connections that the kernel holds until the service accepts them
+# Connections accepted in one turn of the event loop. If the process has no descriptor left, asyncio
+# logs an error for each of them.
+ACCEPTED = 8
+HEAD = 16 * 1024  # the most bytes of request headers
+
+
+def most_connections() -> int:
+    """Return how many connections may be open: half of the descriptors, and at most `MOST`."""
+    try:
+        from resource import RLIMIT_NOFILE, getrlimit
+    except ImportError:  # Windows has no such limit
+        return MOST
+    files = getrlimit(RLIMIT_NOFILE)[0]
+    return min(MOST, files // 2) if files > 0 else MOST  # -1 means no limit
+
+
+_END = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"(?im)^content-length:((?:.|\n[ \t])*)")  # a line may be continued
+_CODING = re.compile(rb"(?im)^transfer-encoding:")
+
+
+class _Connection(h11.Connection):
+    """Refuses a request whose length a proxy could read differently. h11 picks one of the lengths.
+
+    Such a request has more than one Content-Length, or one and a Transfer-Encoding.
+    """
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            received, _ = self.trailing_data
+            if end := _END.search(received):
+                head = received[: end.start()]
+                lengths = _LENGTH.findall(head)
+                if len(lengths) + bool(_CODING.search(head)) > 1 or b"," in b"".join(lengths):
+                    raise h11.RemoteProtocolError("the length of the request is ambiguous")
+        return super().next_event()
+
+
+class _Protocol(H11Protocol):
+    """A connection that is closed when there are too many and it has waited longest."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Connection(h11.SERVER, HEAD)
+        self.since = self.loop.time()  # when its last request ended
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        open_: Any = self.connections
+        if len(open_) > (most := most_connections()):
+            waiting = (one for one in open_ if one.cycle is None or one.cycle.response_complete)
+            longest = min(waiting, key=lambda one: float(one.since))
+            open_.discard(longest)
+            longest.transport.abort()  # `close` would wait for a client that reads nothing
+            if REPEATS.allows("connections"):
+                what = "connections are open; those that wait longest for a request are closed"
+                log.warning("%d %s", most, what)
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server that returns after SIGINT or SIGTERM, so that its caller can clean up."""
 
@@ -124,6 +198,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING)  # asyncio has set it to `ACCEPTED`
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -140,7 +216,8 @@ async def listen(
     """
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_Protocol,
+        backlog=ACCEPTED,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -149,6 +226,5 @@ async def listen(
         proxy_headers=False,
         timeout_keep_alive=60,  # seconds without a request before a connection is closed
         timeout_graceful_shutdown=max(1, round(drain)),
-        h11_max_incomplete_event_size=16 * 1024,  # the most bytes of request headers
     )
     await _Server(config, ready).serve([listener])

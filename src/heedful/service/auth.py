@@ -1,5 +1,7 @@
 """Authenticate requests: the key, its permissions, and the scope in which a route works.
 
+The bodies of requests are read here, too, because they may name a tenant and a project.
+
 ::
 
     @router.get("/v1/things")
@@ -9,14 +11,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
@@ -31,6 +38,7 @@ from heedful.store.keys import MAY, Key
 
 P = ParamSpec("P")
 T = TypeVar("T")
+LARGE = 64 * 1024  # bytes of a body that is read in a thread
 KNOWN_FOR = 1.0  # seconds for which a key is cached
 KNOWN = 10_000  # cached keys
 Project = Annotated[
@@ -140,6 +148,36 @@ BEARER = HTTPBearer(
 )
 
 
+class Route(APIRoute):
+    """A route that reads a large body in a thread, so that nobody else waits for it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of FastAPI, which then gets a large body already checked."""
+        handle, field = super().get_route_handler(), self.body_field
+        if field is None:
+            return handle
+
+        def read(request: Request, body: bytes) -> None:
+            with suppress(ValueError):  # FastAPI says why it is not JSON
+                plain = request.scope["state"]["plain"] = json.loads(body)
+                request._json, wrong = field.validate(plain, {}, loc=("body",))
+                if wrong:
+                    raise RequestValidationError(wrong)
+
+        async def handle_large(request: Request) -> Response:
+            if len(body := await request.body()) > LARGE:
+                await asyncio.to_thread(read, request, body)
+            return await handle(request)
+
+        return handle_large
+
+
+async def json_of(request: Request) -> Any:
+    """Return the body as JSON data, as the client sent it."""
+    state = request.scope["state"]
+    return state["plain"] if "plain" in state else await request.json()
+
+
 class Needs:
     """A FastAPI dependency: it returns the caller of a request whose key has a permission of `may`.
 
@@ -154,7 +192,7 @@ class Needs:
         caller.needs(*self.may)
         # If the route takes a body, FastAPI has already read it, and the request has cached it.
         has_body = request.scope["route"].body_field and await request.body()
-        body = await request.json() if has_body else None
+        body = await json_of(request) if has_body else None
         body = body if isinstance(body, dict) else {}
         for named in (request.query_params, body):
             for tenant in (named.get("tenant"), named.get("tenant_id")):

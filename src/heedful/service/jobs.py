@@ -272,17 +272,16 @@ async def do(
     job: Job,
     tools: Tools,
     tries: int,
-    carried: Mapping[str, str],
     listener: JobListener = no_listener,
 ) -> None:
-    """Run a job and report its progress to `listener`. Raises the errors of the task.
+    """Run a job for the time `tries`, from 1, and report its progress to `listener`.
 
-    This is run number `tries` of the job, from 1. Its trace continues the headers `carried`.
+    Raises the errors of the task.
     """
     began = time.monotonic()
     listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
     try:
-        with telemetry.task(job.task, job.scope.tenant, job.scope.project, carried):
+        with telemetry.task(job.task, job.scope.tenant, job.scope.project):
             await job.kind.run(tools, job.scope, **job.arguments)
     except asyncio.CancelledError:
         listener(job, "given back")
@@ -367,7 +366,7 @@ class LocalQueue(Work):
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
             self._wait(job)
-            self._begin(job, telemetry.trace_headers(), 1)
+            self._begin(job, 1)
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state; "failed" counts since the start."""
@@ -408,10 +407,10 @@ class LocalQueue(Work):
     def _wait(self, job: Job) -> None:
         self._waiting[job.name] = job.kind.queue, time.time()
 
-    def _begin(self, job: Job, carried: Mapping[str, str], tries: int) -> None:
+    def _begin(self, job: Job, tries: int) -> None:
         if self._open:
             # A job does not inherit the context of the code that queued it.
-            task = asyncio.create_task(self._run(job, carried, tries), context=Variables())
+            task = asyncio.create_task(self._run(job, tries), context=Variables())
             self._tasks.add(task)
             task.add_done_callback(partial(self._end, job))
 
@@ -423,13 +422,13 @@ class LocalQueue(Work):
             defect = None if isinstance(error, errors.HeedfulError) else error
             log.error("job_failed", extra=extra, exc_info=defect)
 
-    async def _run(self, job: Job, carried: Mapping[str, str], tries: int) -> None:
+    async def _run(self, job: Job, tries: int) -> None:
         task = asyncio.current_task()
         async with self._locks[job.holds] if job.holds else nullcontext(), self._slots:
             del self._waiting[job.name]
             self._running[task] = job.kind.queue, time.time()
             try:
-                await do(job, self._tools, tries, carried, self._listener)
+                await do(job, self._tools, tries, self._listener)
                 return
             except errors.HeedfulError as error:
                 if (wait := again_in(error, tries)) is None:
@@ -438,4 +437,4 @@ class LocalQueue(Work):
                 del self._running[task]
         if job.name not in self._waiting:
             self._wait(job)
-            asyncio.get_running_loop().call_later(wait, self._begin, job, carried, tries + 1)
+            asyncio.get_running_loop().call_later(wait, self._begin, job, tries + 1)

@@ -17,6 +17,7 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -27,8 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
-from heedful.service.auth import Caller, Callers
-from heedful.service.problems import SOON, Problem, answer
+from heedful.service.auth import LARGE, Caller, Callers
+from heedful.service.problems import REPEATS, SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
 from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
 
@@ -37,8 +38,9 @@ TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs 50 times its
-# size in memory, and parsing a million of them takes a second.
-DENSE = 8
+# size in memory, and parsing a million of them takes a second. In OTLP each of them has a name, so
+# n bytes of traces contain at most n / SPARSE, besides the first `FEW` and those in texts.
+DENSE, SPARSE, FEW = 8, 20, 1_000
 # Text that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
@@ -75,17 +77,25 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     body = b"".join(parts)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and not (scope["path"] == TRACES and kind == PROTOBUF):
-        _check_form(body, kind, most)
+        traces = scope["path"] == TRACES
+        most = FEW + len(body) // SPARSE if traces else most // DENSE
+        check = partial(_check_form, body, kind, most, traces)
+        await asyncio.to_thread(check) if len(body) > LARGE else check()
     return body
 
 
-def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
+def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
+    """Check that the body is JSON and has at most `most` lists and objects; `apart` from its texts.
+
+    Raises Problem 400, 413 or 415.
+    """
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
-    if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        detail = f"a body may have at most {most // DENSE} lists and objects, not {begun}"
+    if (begun := body.count(b"[") + body.count(b"{")) > most and apart:
+        begun = _outside_texts(body)
+    if begun > most:
+        detail = f"a body may have at most {most} lists and objects, not {begun}"
         raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
@@ -96,6 +106,15 @@ def _check_form(body: bytes, kind: str, most: int) -> None:
         raise Problem(400, "bad_request", "the body has an unpaired surrogate") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
+
+
+def _outside_texts(body: bytes) -> int:
+    """Count the lists and objects that begin in a JSON text, but not inside its texts."""
+    import numpy as np  # slow to import
+
+    codes = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+    inside = np.logical_xor.accumulate(codes == ord('"'))
+    return int(np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside))
 
 
 KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten
@@ -339,9 +358,14 @@ class _Response:
     def log(self, metrics: Any, seconds: float) -> None:
         """Count and log the request, without its path, which may contain private data."""
         scope, route = self._scope, self.route
-        method = scope["method"] if "route" in scope else "(any)"
+        known = "route" in scope and scope["method"] in telemetry.METHODS
+        method = scope["method"] if known else "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
-        key = (scope["state"]["caller"].key.id if "caller" in scope["state"] else "") or "-"
-        line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
+        caller = scope["state"].get("caller")
+        # Nobody without a key can fill the disk.
+        if caller is None and not REPEATS.allows(f"{method} {route} {self.status}"):
+            return
+        key = (caller.key.id if caller else "") or "-"
+        line = (method, route, self.status, seconds * 1000, key, self._id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *line)

@@ -20,6 +20,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
+from heedful.store.loops import summary
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
@@ -210,22 +211,6 @@ def loop_verdict(
     }
 
 
-def loop_summary(stored: StoredLoop) -> Document:
-    """Return a summary of a loop; times are in seconds since 1970."""
-    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
-    return {
-        "id": loop.id,
-        "state": decide.state_after(verdict),
-        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
-        "attempts": len(loop.attempts),
-        "best": loop.best,
-        "calls": loop.usage.calls,
-        "tokens": loop.usage.tokens,
-        "created": stored.created,
-        "updated": stored.updated,
-    }
-
-
 def loop_record(stored: StoredLoop) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
@@ -250,7 +235,7 @@ def loop_record(stored: StoredLoop) -> Document:
     ]
     names = ("task", "context", "memory_key", "goals", "policy")
     return {
-        **loop_summary(stored),
+        **summary(stored),
         **{name: getattr(head, name) for name in names},
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,

@@ -16,7 +16,6 @@ from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
 from psycopg_pool import AsyncConnectionPool
 
-from heedful import telemetry
 from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import jobs
@@ -87,7 +86,7 @@ class PostgresQueue(jobs.Work):
             lock=job.holds,
             queueing_lock=job.name,
         )
-        sent: Any = {**asdict(scope), "arguments": arguments, "carried": telemetry.trace_headers()}
+        sent: Any = {**asdict(scope), "arguments": arguments}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
             await deferred.defer_async(**sent)
 
@@ -165,10 +164,10 @@ class PostgresQueue(jobs.Work):
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        async def run(context: JobContext, arguments: Any, carried: Any, **scope: str) -> None:
+        async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job, manager = Job(name, Scope(**scope), arguments), self._app.job_manager
             try:
-                await jobs.do(job, tools, context.job.attempts + 1, carried, listener)
+                await jobs.do(job, tools, context.job.attempts + 1, listener)
             except HeedfulError:
                 # If an equal job was queued meanwhile, procrastinate cannot retry this job
                 # (github.com/procrastinate-org/procrastinate/issues/1446).

@@ -15,7 +15,7 @@ from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Sc
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
 from heedful.store.lessons import evict, mark, rule, upsert
-from heedful.store.store import SKIP, Db, from_row, key_of, token
+from heedful.store.store import ALL, SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -110,7 +110,8 @@ def brief(
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
         memory_key = rows[0]["memory_key"] if rows else ""
     found = [*find(db, scope), *(search.by_cause(db, scope, memory_key) if memory_key else ())]
-    waiting = len(db.run("held", {"scope": token(scope), "most": WAITING}).fetchall())
+    held = {"scope": token(scope), "most": WAITING, "before": ALL}
+    waiting = len(db.run("held", held).fetchall())
     return found, replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
 
 

@@ -492,7 +492,7 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return the examples with these ids, in any state; None returns all quarantined examples."""
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("held", {**key, "most": ALL})]
+        ids = [row["id"] for row in db.run("held", {**key, "most": ALL, "before": ALL})]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
@@ -500,6 +500,12 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
         origin = trusts.Provenance()
         found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
+
+
+def waiting(db: Db, scope: Scope, limit: int, before: int = ALL) -> list[QuarantinedLesson]:
+    """Return the newest `limit` quarantined examples, or the newest with ids below `before`."""
+    rows = db.run("held", {**_scope_key(scope), "most": limit, "before": before})
+    return quarantined(db, scope, [row["id"] for row in rows])
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:

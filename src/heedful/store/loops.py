@@ -23,7 +23,7 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
+from heedful.loop.record import LARGEST_INTEGER, Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
@@ -32,6 +32,8 @@ from heedful.store.records import Committed, Head, JournalEntry, LoopState, Stag
 from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
+# The most bytes of JSON that are read to list loops, and to replay or count what they have.
+LISTED, REPLAYED = 4 * 2**20, 32 * 2**20
 BIAS = "bias: "  # the prefix of the keys of findings and notes that are bias tags
 _active: set[str] = set()
 
@@ -225,12 +227,45 @@ def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
 def newest(
     db: Db, scope: Scope, limit: int, prefix: str = "", before: str = ""
 ) -> list[StoredLoop]:
-    """Return at most `limit` loops whose id begins with `prefix`, newest first.
+    """Return at most `limit` loops whose id begins with `prefix`, newest first, without outputs.
 
-    `before` is the id of a loop: only older loops are returned, and none if this loop is missing.
+    The loops lack `values`, `journal` and the texts of candidates. `before` is the id of a loop:
+    only older loops are returned, and none if this loop is missing.
     """
-    rows = db.all("newest_loops", scope, limit=limit, prefix=prefix, cursor=before)
-    return [_stored(db, row) for row in rows]
+    return page(db, scope, limit, prefix, before, LARGEST_INTEGER)[0]
+
+
+def page(
+    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = "", most: int = LISTED
+) -> tuple[list[StoredLoop], bool]:
+    """Return what `newest` does, but stop before `most` bytes; True means that there are more.
+
+    If there is a loop at all, one is returned.
+    """
+    values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
+    found: list[StoredLoop] = []
+    for row in db.run("newest_loops", values):
+        most -= row["size"]
+        if len(found) == limit or (found and most < 0):
+            return found, True
+        found.append(_stored(db, _row(db, scope, row["id"]), whole=False))
+    return found, False
+
+
+def summary(stored: StoredLoop) -> dict[str, Any]:
+    """Return a summary of a loop as JSON data; times are in seconds since 1970."""
+    verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
+    return {
+        "id": loop.id,
+        "state": decide.state_after(verdict),
+        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+        "attempts": len(loop.attempts),
+        "best": loop.best,
+        "calls": loop.usage.calls,
+        "tokens": loop.usage.tokens,
+        "created": stored.created,
+        "updated": stored.updated,
+    }
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
@@ -239,7 +274,8 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     In each loop, only the attempts from the last improvement on are counted; for a persistent
     finding, all attempts. Findings of level "note" are ignored. Noted bias tags count, too.
     """
-    others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
+    found, _ = page(db, scope, window + 1, most=REPLAYED)
+    others = [other for other in found if other.id != id][:window]
     counts: Counter[str] = Counter()
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
@@ -351,8 +387,10 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
     """Write the attempt; False if it is stored already. Raises AttemptTaken if contents differ."""
     key = {"loop": n, "number": attempt["number"]}
-    content = {"record": _json(attempt), "value": dump(entry.value)}
-    known = db.select("record, value", "attempt", key)
+    bare = {**attempt, "candidate": {"digest": attempt["candidate"]["digest"]}}
+    text, value = _json(attempt["candidate"].get("text")), dump(entry.value)
+    content = {"record": _json(bare), "text": "" if text == value else text, "value": value}
+    known = db.select("record, text, value", "attempt", key)
     if not known:
         db.insert("attempt", {**key, **content, "via": db.actor.via, "created": now})
         db.delete("step", {"loop": n})
@@ -377,16 +415,21 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
     return plain
 
 
-def _stored(db: Db, row: Row) -> StoredLoop:
+def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
     key = {"loop": row["n"]}
-    attempts = db.select("record, value", "attempt", key, "order by number")
+    columns = "record, text, value" if whole else "record"
+    attempts = db.select(columns, "attempt", key, "order by number")
+    records = [json.loads(each["record"]) for each in attempts]
+    values = [json.loads(each["value"]) for each in attempts] if whole else []
+    for plain, each, value in zip(records, attempts, values, strict=whole):
+        plain["candidate"]["text"] = json.loads(each["text"]) if each["text"] else value
     decisions = tuple(
         codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
         for d in db.select("attempt, record, created", "decision", key, "order by seq")
     )
     columns = "rule, by, why, decisions, used, until"
     overrides = db.select(columns, "override", key, "order by seq")
-    steps = db.select("key, record", "step", key)
+    steps = db.select("key, record", "step", key) if whole else ()
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
     stage = None
     if row["kind"] == "stage":
@@ -397,7 +440,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, g) for g in head.goals),
-        tuple(codec.from_document(Attempt, json.loads(a["record"])) for a in attempts),
+        tuple(codec.from_document(Attempt, plain) for plain in records),
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
@@ -408,7 +451,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         row["id"],
         head,
         loop,
-        tuple(json.loads(a["value"]) for a in attempts),
+        tuple(values),
         decisions,
         {s["key"]: json.loads(s["record"]) for s in steps},
         row["epoch"],

@@ -326,7 +326,7 @@ class Sought:
         """The ids of the newest `HELD` examples in quarantine, if they are searched."""
         if not self.values["waiting"]:
             return []
-        rows = self.db.run("held", {"scope": self.corpus["scope"], "most": HELD})
+        rows = self.db.run("held", {"scope": self.corpus["scope"], "most": HELD, "before": ALL})
         return self.read(id for (id,) in rows)
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:

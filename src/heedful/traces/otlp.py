@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import LARGEST_INTEGER
 from heedful.traces import messages
 from heedful.traces.episode import Event, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
@@ -50,6 +51,7 @@ class Span:
     """One operation. Ids are in hex, times in nanoseconds since 1970 (0 if unknown).
 
     `remote` is True if the parent span is in another process, which may export its spans elsewhere.
+    `long` is True if the span was too long to be read.
     """
 
     trace: str
@@ -63,6 +65,7 @@ class Span:
     message: str = ""
     events: Sequence[tuple[str, Attributes]] = ()
     remote: bool = False
+    long: bool = False
 
 
 def from_json(document: Any) -> Iterator[Span]:
@@ -77,25 +80,62 @@ def from_json(document: Any) -> Iterator[Span]:
                 yield _span(span, name)
 
 
-def from_request(data: bytes) -> Iterator[Span]:
+def from_request(data: bytes, longest: int = LARGEST_INTEGER) -> Iterator[Span]:
     """Yield the spans of a protobuf `ExportTraceServiceRequest`.
 
-    Raises InvalidInput, ImportError.
+    Spans are decoded one at a time, because a decoded span may need 200 times its bytes. Of a span
+    with more than `longest` bytes, nothing but `long` is set. Raises InvalidInput, ImportError.
     """
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
+    from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
     try:
-        request = TracesData.FromString(data)
-    except DecodeError as error:
+        for _, resource in _fields(memoryview(data), 1):
+            for _, scope in _fields(resource, 2):
+                named = ""
+                for number, content in _fields(scope, 1, 2):
+                    if number == 1:
+                        named = InstrumentationScope.FromString(content).name
+                    elif len(content) > longest:
+                        yield Span("", "", "", "", 0, 0, {}, long=True)
+                    else:
+                        span = Message.FromString(content)
+                        ids = {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
+                        ids["parentSpanId"] = span.parent_span_id.hex()
+                        yield _span({**MessageToDict(span), **ids}, named)
+    except (DecodeError, IndexError) as error:
         raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
-    for resource in request.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                ids = {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
-                ids["parentSpanId"] = span.parent_span_id.hex()
-                yield _span({**MessageToDict(span), **ids}, scope.scope.name)
+
+
+def _fields(message: memoryview, *wanted: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield number and content of the wanted fields of a protobuf message. Raises IndexError."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        if tag & 7 == 0:
+            _, at = _varint(message, at)
+            continue
+        size = {1: 8, 5: 4}.get(tag & 7, LARGEST_INTEGER)
+        if tag & 7 == 2:
+            size, at = _varint(message, at)
+        if size > len(message) - at:
+            raise IndexError("a field ends too late")
+        if tag >> 3 in wanted:
+            yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Return the number that begins at `at`, and the position after it. Raises IndexError."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at, value = at + 1, value | (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise IndexError("a number is too long")
 
 
 def _span(given: Mapping[str, Any], scope: Any) -> Span:

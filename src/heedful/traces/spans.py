@@ -250,6 +250,9 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
     refused: Counter[str] = Counter()
     for span in spans:
         trace, id, parent = span.trace.lower(), span.id.lower(), span.parent.lower()
+        if span.long:
+            refused[f"they have more than {LONGEST} bytes"] += 1
+            continue
         if not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
             refused["their ids are not those of W3C Trace Context"] += 1
             continue

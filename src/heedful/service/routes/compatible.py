@@ -12,14 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
-from heedful.service.auth import Approving, Caller, Reading, Writing
+from heedful.service.auth import Approving, Caller, Reading, Route, Writing, json_of
 from heedful.service.problems import Problem
 from heedful.service.schemas import Name, Share
 from heedful.store import lessons
@@ -115,7 +114,7 @@ class ReflectionQuery(Named):
     match: Literal["any", "all"] = "any"
 
 
-class LenientRoute(APIRoute):
+class LenientRoute(Route):
     """A route whose answer names the unknown fields of the body in `warnings`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -126,7 +125,9 @@ class LenientRoute(APIRoute):
 
         async def handle_leniently(request: Request) -> Response:
             answer = await handle(request)
-            unknown = [name for name in await request.json() if name not in known] if known else []
+            unknown = (
+                [name for name in await json_of(request) if name not in known] if known else []
+            )
             if not unknown:
                 return answer
             warnings = [f"ignored: {name!r} is no field of this route" for name in unknown]
@@ -140,7 +141,7 @@ async def _remember_loop(request: Request) -> None:
     """Store the loop id in the state of the request, because answers to errors contain the id."""
     named = request.path_params.get("loop_id")
     if named is None and await request.body():
-        body = await request.json()
+        body = await json_of(request)
         named = body.get("loop_id") if isinstance(body, dict) else None
     request.state.loop_id = named if isinstance(named, str) else None
 

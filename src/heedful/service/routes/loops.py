@@ -10,7 +10,7 @@ import json
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
@@ -31,14 +31,14 @@ from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
-from heedful.service.auth import Approving, Caller, Paged, Reading, Writing
-from heedful.service.schemas import Document, loop_record, loop_summary, loop_verdict
+from heedful.service.auth import Approving, Caller, Paged, Reading, Route, Writing
+from heedful.service.schemas import Document, loop_record, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")]
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": Document}}
@@ -98,9 +98,9 @@ async def loops(
     page: Paged,
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[Document]:
-    """List the loops of a project, newest first."""
-    rows = await caller.read(loop_store.newest, page.limit + 1, prefix, page.cursor or "")
-    return Page[Document].of(list(map(loop_summary, rows)), page.limit, "id")
+    """List the loops of a project, newest first; a page of large loops has fewer than `limit`."""
+    rows, more = await caller.read(loop_store.page, page.limit, prefix, page.cursor or "")
+    return Page(items=list(map(loop_store.summary, rows)), next=rows[-1].id if more else None)
 
 
 @router.get("/loops/{id:path}/explain")
@@ -165,18 +165,18 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     """Replay policies on recorded loops: count each policy's attempts and lost loops.
 
     A loop is lost if it was solved as recorded, but the policy stops before the solution. Nothing
-    is stored.
+    is stored. `more` is true if there are older loops, beyond `limit` or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored = await caller.read(loop_store.newest, body.limit)
+    stored, more = await caller.read(loop_store.page, body.limit, most=loop_store.REPLAYED)
     recorded = loop_store.aimed(loop_store.recorded(stored), policies)
     whole, *rows = await asyncio.to_thread(compare, recorded, [loop_store.WHOLE, *policies])
     if not whole.loops:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
     whole = replace(whole, beyond=0)  # no recorded attempt is beyond the record
-    first, *others = ({**asdict(row), "lost": row.lost} for row in (whole, *rows))
-    return {"recorded": first, "policies": others}
+    first, *others = map(loop_store.document, (whole, *rows))
+    return {"recorded": first, "policies": others, "more": more}
 
 
 Spec = Mapping[str, Any]

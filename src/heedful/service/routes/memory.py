@@ -19,7 +19,7 @@ from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.reflect import receive, to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
-from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Writing
+from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Route, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
@@ -31,7 +31,7 @@ from heedful.traces.messages import EpisodeReader
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["recall"])
+router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
 ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 
@@ -90,7 +90,7 @@ async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
     return schemas.ProofAnswer(proven.pooled, ranked[:limit], proven.pending, ended, memory.holdout)
 
 
-lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
+lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=Route)
 
 
 @lessons.post("/seen")
@@ -200,7 +200,7 @@ def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     return dict(lesson)
 
 
-quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
+quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"], route_class=Route)
 
 
 @quarantine.get("")
@@ -246,7 +246,7 @@ async def rule(
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"], route_class=Route)
 _JSON = "application/json"
 Trust = Annotated[
     Literal["external", "operator"],
@@ -288,7 +288,7 @@ async def list_episodes(
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 
-traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
+traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=Route)
 
 
 @traces_router.post("/traces", name="traces", response_class=Response)
@@ -302,7 +302,7 @@ async def receive_traces(request: Request, caller: Writing, trust: Trust = "exte
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
     body = await request.body()
     try:
-        sent: Any = body if kind == PROTOBUF else json.loads(body)
+        sent: Any = body if kind == PROTOBUF else await asyncio.to_thread(json.loads, body)
         refused = await receive(caller.setup.store, caller.scope, sent, trust)
     except (InvalidInput, ValueError, RecursionError) as error:
         raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error

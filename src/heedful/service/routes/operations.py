@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
-from heedful.service.auth import Administering, Paged
+from heedful.service.auth import Administering, Paged, Route
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
@@ -64,15 +64,19 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Return the API documentation as an HTML page without scripts."""
+    safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    return HTMLResponse(request.app.state.page(), headers={"Content-Security-Policy": safe})
+
+
+def documentation(app: FastAPI) -> bytes:
+    """Return the page of `/docs`."""
     from jinja2 import Environment, FileSystemLoader
 
     files = Environment(loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True)
-    page = files.get_template("docs.html.j2").render(spec=request.app.openapi())
-    safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    return HTMLResponse(page, headers={"Content-Security-Policy": safe})
+    return files.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
-keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
+keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Route)
 
 
 @keys_router.get("/keys")

@@ -142,7 +142,7 @@ delete from refused
 where tenant = :tenant and project = :project and words in (select value from json_each(:words));
 
 -- name: held
-select id from example where scope = :scope and state = 'quarantined' order by id desc limit :most;
+select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,

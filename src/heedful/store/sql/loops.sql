@@ -13,7 +13,9 @@ select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, pol
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops
-select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
+select id, length(task) + length(goals) + length(policy) + length(context) + length(briefing)
+  + (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
+  + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))

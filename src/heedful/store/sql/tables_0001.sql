@@ -32,11 +32,13 @@ create table loop (
   unique (tenant, project, id)
 );
 
--- An attempt of a loop, and the value that it produced, both as JSON.
+-- An attempt of a loop, the text of its candidate, and the value that it produced, all as JSON. The record has no text, so
+-- that lists need not read it. `text` is '' if it equals the value.
 create table attempt (
   loop integer not null references loop (n) on delete cascade,
   number integer not null check (number > 0),
   record text not null,
+  text text not null,
   value text not null,
   via text not null default '',
   created real not null,

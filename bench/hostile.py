@@ -1,0 +1,200 @@
+"""A service under attack: memory and log that a stranger, or the holder of a key, can make it use.
+
+Each attack has a service of its own, on SQLite. Memory is the growth of the largest resident set.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import httpx
+
+from bench.rows import Figure
+from tests.service.running import Service
+
+MIB = 2**20
+OPEN_FILES = 256
+JSON = {"Content-Type": "application/json"}
+Attack = Callable[[Service], Iterable[Figure]]
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Attack a service in each way, and measure what is left of it."""
+    for attack in (methods, nonsense, connections, loops, spans, secrets, dense, pages):
+        with served(Path(mkdtemp(dir=folder))) as service:
+            before, written = largest(service), logged(service)
+            yield from attack(service)
+            name = (attack.__doc__ or "").partition(":")[0]
+            most = MEMORY.get(attack, 20)
+            yield Figure(f"{name}: memory", largest(service) - before, "MiB", most)
+            yield Figure(f"{name}: log", (logged(service) - written) / 1024, "KiB", 64)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Service]:
+    """A service that has answered already, in a process with few descriptors."""
+    had = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, had[1]))
+    service = Service(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, had)
+    try:
+        httpx.put(f"{service.url}/v1/loops/first", json={"task": "begin"}).raise_for_status()
+        yield service
+    finally:
+        service.end()
+
+
+def largest(service: Service) -> float:
+    """MiB of the largest resident set so far."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None, status
+    return int(found[1]) / 1024
+
+
+def logged(service: Service) -> int:
+    """Bytes of the log of the service."""
+    return Path(f"/proc/{service.process.pid}/fd/2").stat().st_size
+
+
+def connected(service: Service) -> socket.socket:
+    """A connection to the service."""
+    host, _, port = service.url.removeprefix("http://").rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def methods(service: Service) -> Iterable[Figure]:
+    """6,000 made-up methods: they make no label of a metric."""
+    for first in range(0, 6_000, 100):
+        with connected(service) as line:
+            for n in range(first, first + 100):
+                line.sendall(b"M%d /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" % n)
+                line.recv(65_536)
+    size = len(httpx.get(f"{service.url}/metrics").content)
+    yield Figure("6,000 made-up methods: /metrics", size / 1024, "KiB", 64)
+
+
+def nonsense(service: Service) -> Iterable[Figure]:
+    """10,000 requests that are no HTTP: each is refused."""
+    bodies = b"\r\n", b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"
+    for n in range(10_000):
+        with connected(service) as line:
+            line.sendall(bodies[n % 2])
+            line.recv(65_536)
+    yield from ()
+
+
+def connections(service: Service) -> Iterable[Figure]:
+    """2,000 connections that say nothing: the service answers others."""
+    with ExitStack() as lines:
+        for _ in range(2_000):
+            lines.enter_context(connected(service))
+        time.sleep(3)
+        answered = 0
+        for _ in range(10):
+            with suppress(httpx.HTTPError):
+                answered += httpx.get(f"{service.url}/v1/loops", timeout=5).is_success
+        yield Figure("2,000 silent connections: calls answered of 10", answered, "", least=10)
+
+
+def loops(service: Service) -> Iterable[Figure]:
+    """25 loops of 1.5 MB: a list and a replay read no outputs."""
+    with httpx.Client(base_url=service.url, timeout=60) as client:
+        for n in range(25):
+            client.put(f"/v1/loops/{n}", json={"task": "write much"}).raise_for_status()
+            body = {"output": f"{n:09} " * 150_000, "evaluation": {}}
+            client.put(f"/v1/loops/{n}/attempts/1", json=body).raise_for_status()
+        before = largest(service)
+        for _ in range(5):
+            answer = client.get("/v1/loops")
+            answer.raise_for_status()
+        yield Figure("25 loops of 1.5 MB: listed", largest(service) - before, "MiB", 20)
+        yield Figure("25 loops of 1.5 MB: the list", len(answer.content) / 1024, "KiB")
+        before = largest(service)
+        for _ in range(5):
+            client.post("/v1/replay", json={"policies": ["default"]}).raise_for_status()
+        yield Figure("25 loops of 1.5 MB: replayed", largest(service) - before, "MiB", 20)
+
+
+def spans(service: Service) -> Iterable[Figure]:
+    """6 MB of empty spans: they are refused before they are objects."""
+    for one, kind in ((b"{},", "json"), (b"\x12\x00", "x-protobuf")):
+        before, many = largest(service), 6_000_000 // len(one)
+        body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s{}]}]}]}' % (one * many)
+        if kind != "json":
+            body = one * many
+            for tag in (b"\x12", b"\x0a"):
+                body = tag + varint(len(body)) + body
+        sent = {"Content-Type": f"application/{kind}"}
+        answer = httpx.post(f"{service.url}/v1/traces", content=body, headers=sent, timeout=60)
+        assert answer.status_code in (400, 413), answer.text
+        yield Figure(f"6 MB of empty spans ({kind})", largest(service) - before, "MiB", 60)
+
+
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def secrets(service: Service) -> Iterable[Figure]:
+    """200,000 keys named secret: redaction takes no more than for other keys."""
+    output = [{"secret": f"{n:06}"} for n in range(200_000)]
+    yield from waited(service, "200,000 keys named secret", {"output": output, "evaluation": {}})
+
+
+def dense(service: Service) -> Iterable[Figure]:
+    """500,000 empty lists: nobody else waits for them."""
+    yield from waited(service, "500,000 lists", {"output": [[]] * 500_000, "evaluation": {}})
+
+
+def waited(service: Service, name: str, body: Any) -> Iterable[Figure]:
+    """The longest that another caller waits while the service reads a body."""
+    waits, ended = [0.0], threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+            while not ended.is_set():
+                began = time.perf_counter()
+                client.get("/healthz")
+                waits.append(time.perf_counter() - began)
+
+    other = threading.Thread(target=ask)
+    other.start()
+    sent, began = json.dumps(body, separators=(",", ":")).encode(), time.perf_counter()
+    url = f"{service.url}/v1/loops/first/attempts/1"
+    answer = httpx.put(url, content=sent, headers=JSON, timeout=120)
+    took = time.perf_counter() - began
+    ended.set()
+    other.join()
+    answer.raise_for_status()
+    yield Figure(f"{name}: the answer", took, "s")
+    yield Figure(f"{name}: the longest wait of another caller", max(waits), "s", 0.5)
+
+
+def pages(service: Service) -> Iterable[Figure]:
+    """200 calls of /docs: the page is made once."""
+    with httpx.Client(base_url=service.url, timeout=60) as client:
+        client.get("/docs").raise_for_status()
+        before = processor(service)
+        for _ in range(200):
+            client.get("/docs").raise_for_status()
+    yield Figure("200 calls of /docs: processor", processor(service) - before, "s", 1)
+
+
+def processor(service: Service) -> float:
+    """Seconds of processor time that the service has used."""
+    used = Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(used[11]) + int(used[12])) / 100
+
+
+MEMORY: dict[Attack, float] = {loops: 100, spans: 60, secrets: 150, dense: 150}
