@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.traces import messages
-from heedful.traces.episode import Event, json_data
+from heedful.traces.episode import SAID, Event, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
@@ -27,6 +27,12 @@ GENAI = "gen_ai.operation.name"
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
+}
+# Whose words a span holds: those of a model (""), of a tool, or else of somebody else.
+ORIGINS: Mapping[str, Literal["", "tool"]] = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), ""),
+    **dict.fromkeys(("invoke_agent", "create_agent", "AGENT"), ""),
+    **dict.fromkeys(("execute_tool", "TOOL"), "tool"),
 }
 # Field -> its attributes in both conventions; the first attribute that is present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -179,8 +185,13 @@ class Step:
 
 
 def step_of(span: Span) -> Step:
-    """Return the step of a span; data that violate the conventions become text."""
-    held, kind = span.attributes, kind_of(span.attributes)
+    """Return the step of a span; data that violate the conventions become text.
+
+    Of a model are only the answers of models and agents. A prompt shows turns of a model that
+    nobody recorded, and only the prompt of a model, or of the root, is what a user said.
+    """
+    held, name = span.attributes, _name_of(span.attributes)
+    kind = kind_of(held)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
         return step
@@ -202,16 +213,31 @@ def step_of(span: Span) -> Step:
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
         _add_genai(step, held)
+    by: Literal["", "tool", "external"] = ORIGINS.get(name, "external")
+    asked = by if span.parent or kind == "tool" else ""
+    answers = SAID | {"tool_response"}
+    step.inputs = tuple(
+        replace(one, origin="external" if kind != "tool" and one.type in SAID else asked)
+        for one in step.inputs
+    )
+    step.outputs = tuple(
+        one if not by and one.type in answers else replace(one, origin=by or "external")
+        for one in step.outputs
+    )
     return step
 
 
 def kind_of(held: Attributes) -> Kind:
     """Return the kind of a step, from the attributes of its span."""
+    name = _name_of(held)
+    return KINDS.get(name, "around") if name else ""
+
+
+def _name_of(held: Attributes) -> str:
+    """Return what a span does, in the words of its convention; "" if it is no step of an agent."""
     inferred = held.get(OPENINFERENCE)
-    kind = inferred or held.get(GENAI)
-    if not isinstance(kind, str):
-        return ""
-    return KINDS.get(kind.upper() if inferred else kind, "around")
+    name = inferred or held.get(GENAI)
+    return (name.upper() if inferred else name) if isinstance(name, str) else ""
 
 
 def _tokens(count: Any) -> int:

@@ -58,7 +58,7 @@ class SpanReader(EpisodeReader):
 
     def _kept(self, step: Step, event: Event) -> Event:
         event = episode.bounded_event(event, self._limits.content)
-        key = (event.call, event.agent, event.tool, _content_key(event))
+        key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
