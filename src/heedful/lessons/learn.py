@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, Trust, clip
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import RAISING, initial_state
+from heedful.lessons.trust import RAISING, find_quotations, initial_state
 from heedful.lessons.words import difference
 from heedful.loop import record
 from heedful.loop.record import Attempt, Evaluation, Finding, Loop
@@ -166,6 +166,7 @@ def _rule_of(finding: Finding, output: str) -> str:
 
 RISE = 0.1
 UNKNOWN = "Unknown"
+_JUDGED = ("factual_error", "conflict", "unverified_claim")  # types in the words of a judge
 LISTED = 200  # characters of a query and of a context in a listing
 # For each status of a verification: the type of the error, the key of the reason, the start of the
 # lesson, and how many characters of the reason the lesson quotes.
@@ -186,6 +187,7 @@ def learn_from_evaluation(
     *,
     trust: Trust | None = None,
     source: str = "",
+    documents: Sequence[str] | None = None,
 ) -> Reflection | None:
     """Return the lesson of a self-correction by another system, or None if it teaches nothing.
 
@@ -196,10 +198,13 @@ def learn_from_evaluation(
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
     `RISE`, else "model". For a factual error the default is always "model", because only the
-    critique reports it. A lesson is verified only if the quality rose by more than `RISE` and the
-    trust is "operator" or "measured". `source` names the judge, so that its lessons can be revoked.
-    Raises InvalidInput.
+    critique reports it. For a conflict or a claim it is "model" without `documents`, the texts that
+    the judge read, because its words may quote them. If they do quote a document, the query, the
+    context or another text of `verification`, the trust is "external". A lesson is verified only if
+    the quality rose by more than `RISE` and the trust is "operator" or "measured". `source` names
+    the judge, so that its lessons can be revoked. Raises InvalidInput.
     """
+    records.check_sequence("documents", documents or (), str, "texts that the judge read")
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
     record.check_integer("iteration", iteration, 0)
@@ -213,6 +218,9 @@ def learn_from_evaluation(
         return None
     error_type, head, detail, most = error
     text = head + (detail[:most] or UNKNOWN)
+    own = {"status", *(reason for _, _, reason, _, _ in _STATUSES)}
+    read = [str(one[key]) for one in verification or () for key in one.keys() - own]
+    read += documents or ()
     return learn_correction(
         error_type,
         text,
@@ -224,6 +232,7 @@ def learn_from_evaluation(
         evidence=detail,
         trust=trust,
         source=source,
+        documents=read if read or documents is not None else None,
     )
 
 
@@ -240,18 +249,23 @@ def learn_correction(
     exact: str = "",
     trust: Trust | None = None,
     source: str = "",
+    documents: Sequence[str] | None = None,
 ) -> Reflection:
     """Return a lesson with this `text` about a correction.
 
     `before` and `after` are scores such as "quality". `exact` is the signature by which callers
     find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
-    characters of query and context; the example has all characters.
+    characters of query and context; the example has all characters. If the words quote query,
+    context or one of the `documents`, the trust is "external".
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
     rise = example.deltas.get("quality", 0.0)
     risen = record.thousandths(rise) > record.thousandths(RISE)
-    trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
+    checked = error_type not in (_JUDGED if documents is None else _JUDGED[:1])
+    trust = trust or ("measured" if risen and checked else "model")
+    if find_quotations((text, evidence), (query, context, *(documents or ()))):
+        trust = "external"
     exact = exact or known.exact
     return Reflection(
         "error",

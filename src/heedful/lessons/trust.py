@@ -167,7 +167,7 @@ def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, in
     for text in texts:
         words = _WORD.findall(text.casefold())
         for run in _runs(words, size := min(RUN, len(words))):
-            if len(run) > 2:
+            if " " in run or len(run) > 5:  # a short word is in every text
                 wanted[size][run].add(text)
     found = dict[str, int]()
     for place, other in enumerate(others if wanted else ()):

@@ -698,7 +698,8 @@ def words_of(run: Course, places: Iterable[int]) -> list[str]:
     said = (event.content for event in events if event.type == "llm_response")
     found = [text for text in said if len(text.split()) >= RUN]
     found += (text for call in calls for text in named_arguments(call).values())
-    return found + [word for call in calls[1:] for word in new_words(call, lower("", calls[0]))]
+    known = {*_PIECE.findall(lower("", calls[0]))} if calls else set()
+    return found + [one for call in calls[1:] for one in _PIECE.findall(lower("", call)) if one not in known]
 
 
 def given_to(call: Event) -> Mapping[str, Any] | str:
