@@ -219,8 +219,9 @@ def learn_from_evaluation(
     error_type, head, detail, most = error
     text = head + (detail[:most] or UNKNOWN)
     own = {"status", *(reason for _, _, reason, _, _ in _STATUSES)}
-    read = [str(one[key]) for one in verification or () for key in one.keys() - own]
-    read += documents or ()
+    others = [str(one[key]) for one in verification or () for key in one.keys() - own]
+    if find_quotations((text, detail), others):
+        trust = "external"
     return learn_correction(
         error_type,
         text,
@@ -232,7 +233,7 @@ def learn_from_evaluation(
         evidence=detail,
         trust=trust,
         source=source,
-        documents=read if read or documents is not None else None,
+        documents=documents,
     )
 
 

@@ -28,7 +28,7 @@ from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
 from heedful.traces.episode import LOOP, Ended, Episode, Event
-from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
+from heedful.traces.signals import NUMBER, PIECE, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
@@ -532,13 +532,13 @@ def _mend(study: Study, signal: Signal) -> _Mend:
     between = [n for n in signal.evidence[:-1] if n < at and n not in tries]
     vain = [n for n in between if any(first < n < last for first, last in repeated)]
     between = [n for n in between if n not in vain]
-    known = trace.lower(study.episode.task, events[tries[0]])
+    known = _lower(study.episode.task, events[tries[0]])
     looks = [
         n
         for k, n in enumerate(between)
-        if any(_shows(study, n, trace.new_words(events[m], known)) for m in (*between[k + 1 :], at))
+        if any(_shows(study, n, _new_words(events[m], known)) for m in (*between[k + 1 :], at))
     ]
-    new = {*trace.new_words(events[at], known)}
+    new = {*_new_words(events[at], known)}
     steps = [
         n
         for n in between
@@ -546,7 +546,7 @@ def _mend(study: Study, signal: Signal) -> _Mend:
         and (
             n > same[0]
             if same
-            else events[n].tool != events[at].tool or new & {*trace.new_words(events[n], known)}
+            else events[n].tool != events[at].tool or new & {*_new_words(events[n], known)}
         )
     ]
     return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
@@ -562,9 +562,20 @@ def _changed(study: Study, first: int, at: int) -> tuple[str, str]:
     return "", " and ".join(said)
 
 
+def _lower(text: str, event: Event) -> str:
+    return " ".join((text, *trace.named_arguments(event).values())).casefold()
+
+
+def _new_words(event: Event, known: str) -> list[str]:
+    """Return the arguments of a call, and words of them, that the text `known` lacks."""
+    text = _lower("", event)
+    said = (*trace.named_arguments(event).values(), *PIECE.findall(text), *_WORD.findall(text))
+    return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
+
+
 def _shows(study: Study, at: int, words: Iterable[str]) -> bool:
     """Return True if the result of a step, and not its call, has one of these words."""
-    own, result = trace.lower("", study.episode.events[at]), study.course.result[at]
+    own, result = _lower("", study.episode.events[at]), study.course.result[at]
     text = "" if result is None else ends(event_text(study.episode.events[result])).casefold()
     return any(word in text for word in words if word not in own)
 

@@ -183,8 +183,8 @@ class _Session:
         others = (event_text(e) for e in self.events if e.type not in trace.GIVEN | SAID)
         quoted = find_quotations(self.corrections, others)
         for text in self.corrections:  # the user may have pasted it, or repeat what a tool said
-            sources = known[-1] if text in quoted else {"user", *([NETWORK] if "\n" in text else [])}
-            teach(text, text, sources, "operator", KNOWN)
+            own_words = {"user", NETWORK} if "\n" in text else {"user"}
+            teach(text, text, known[-1] if text in quoted else own_words, "operator", KNOWN)
         return list(made.values())
 
     def _errors(self, at: int) -> list[str]:

@@ -23,6 +23,7 @@ from heedful.sanitize import cut_middle
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 SAID = frozenset({"llm_response", "tool_call"})  # events with words of a model
+Origin = Literal["", "tool", "external"]
 # The source of an episode that was a loop of this installation.
 LOOP = "loop"
 # Characters of a name or an id.
@@ -57,7 +58,7 @@ class Event:
     code: str = ""
     at: float | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    origin: Literal["", "tool", "external"] = ""
+    origin: Origin = ""
 
 
 @dataclass(frozen=True, slots=True)

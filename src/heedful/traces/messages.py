@@ -8,12 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
 from heedful.loop.record import NOTHING, Usage
-from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
+from heedful.traces.episode import (
+    ENDED,
+    Episode,
+    Event,
+    Fault,
+    Gathering,
+    Limits,
+    Origin,
+    json_data,
+)
 
 SPOKEN = {
     **dict.fromkeys(("user", "human"), "user_message"),
@@ -49,7 +58,7 @@ def message_events(
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
-    origin: Literal["", "external"] = "" if spoken == "llm_response" else "external"
+    origin: Origin = "" if spoken == "llm_response" else "external"
     for part in parts:
         kind = text_field(part, "type")
         if kind in CALLS:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.traces import messages
-from heedful.traces.episode import SAID, Event, json_data
+from heedful.traces.episode import SAID, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
@@ -22,17 +22,15 @@ CODES: Mapping[Any, str] = {
 }
 Error = tuple[str, str]
 Kind = Literal["model", "tool", "around", ""]
+ANSWERS = SAID | {"tool_response"}
 OPENINFERENCE = "openinference.span.kind"
 GENAI = "gen_ai.operation.name"
-KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
-    **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
-}
-# Whose words a span holds: those of a model (""), of a tool, or else of somebody else.
-ORIGINS: Mapping[str, Literal["", "tool"]] = {
-    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), ""),
-    **dict.fromkeys(("invoke_agent", "create_agent", "AGENT"), ""),
-    **dict.fromkeys(("execute_tool", "TOOL"), "tool"),
+# What a span records -> the kind of its step, and whose words it holds: a model's (""), or others'.
+KINDS: Mapping[str, tuple[Kind, Origin]] = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), ("model", "")),
+    **dict.fromkeys(("invoke_agent", "create_agent", "AGENT"), ("around", "")),
+    **dict.fromkeys(("execute_tool", "TOOL"), ("tool", "tool")),
+    **dict.fromkeys(("retrieval", "RETRIEVER"), ("tool", "external")),
 }
 # Field -> its attributes in both conventions; the first attribute that is present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -190,8 +188,7 @@ def step_of(span: Span) -> Step:
     Of a model are only the answers of models and agents. A prompt shows turns of a model that
     nobody recorded, and only the prompt of a model, or of the root, is what a user said.
     """
-    held, name = span.attributes, _name_of(span.attributes)
-    kind = kind_of(held)
+    held, (kind, by) = span.attributes, kind_of(span.attributes)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
         return step
@@ -213,31 +210,25 @@ def step_of(span: Span) -> Step:
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
         _add_genai(step, held)
-    by: Literal["", "tool", "external"] = ORIGINS.get(name, "external")
     asked = by if span.parent or kind == "tool" else ""
-    answers = SAID | {"tool_response"}
     step.inputs = tuple(
         replace(one, origin="external" if kind != "tool" and one.type in SAID else asked)
         for one in step.inputs
     )
     step.outputs = tuple(
-        one if not by and one.type in answers else replace(one, origin=by or "external")
+        one if not by and one.type in ANSWERS else replace(one, origin=by or "external")
         for one in step.outputs
     )
     return step
 
 
-def kind_of(held: Attributes) -> Kind:
-    """Return the kind of a step, from the attributes of its span."""
-    name = _name_of(held)
-    return KINDS.get(name, "around") if name else ""
-
-
-def _name_of(held: Attributes) -> str:
-    """Return what a span does, in the words of its convention; "" if it is no step of an agent."""
+def kind_of(held: Attributes) -> tuple[Kind, Origin]:
+    """Return the kind of a step and the origin of its words, from the attributes of its span."""
     inferred = held.get(OPENINFERENCE)
-    name = inferred or held.get(GENAI)
-    return (name.upper() if inferred else name) if isinstance(name, str) else ""
+    kind = inferred or held.get(GENAI)
+    if not isinstance(kind, str):
+        return "", ""
+    return KINDS.get(kind.upper() if inferred else kind, ("around", "external"))
 
 
 def _tokens(count: Any) -> int:

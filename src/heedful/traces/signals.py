@@ -113,7 +113,7 @@ _MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─�
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
-_PIECE, _LETTERS = re.compile(r"[^\s\"'\\]{3,}"), re.compile(r"[^\W_]+")
+PIECE = re.compile(r"[^\s\"'\\]{3,}")  # of a command
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 # A name has two words or more; a single capital letter may mean anything.
@@ -585,18 +585,6 @@ def named_arguments(event: Event) -> dict[str, str]:
     return {n: v.strip().replace("\n", "\\n").replace("\t", "\\t") for n, v in texts.items()}
 
 
-def lower(text: str, event: Event) -> str:
-    """Return a text and the arguments of a call in lower case."""
-    return " ".join((text, *named_arguments(event).values())).casefold()
-
-
-def new_words(event: Event, known: str) -> list[str]:
-    """Return the arguments of a call, and words of them, that the text `known` lacks."""
-    text = lower("", event)
-    said = (*named_arguments(event).values(), *_PIECE.findall(text), *_LETTERS.findall(text))
-    return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
-
-
 def only_text(event: Event) -> str:
     """Return the argument of a call that has one, a text; else ""."""
     value, named = call_arguments(event), named_arguments(event)
@@ -694,12 +682,11 @@ def words_of(run: Course, places: Iterable[int]) -> list[str]:
     New words are those of later calls that the first call does not have.
     """
     events = [run.events[at] for at in sorted(set(places))]
-    calls = [event for event in events if event.type == "tool_call"]
-    said = (event.content for event in events if event.type == "llm_response")
-    found = [text for text in said if len(text.split()) >= RUN]
-    found += (text for call in calls for text in named_arguments(call).values())
-    known = {*_PIECE.findall(lower("", calls[0]))} if calls else set()
-    return found + [one for call in calls[1:] for one in _PIECE.findall(lower("", call)) if one not in known]
+    said = [event.content for event in events if event.type == "llm_response"]
+    calls = [[*named_arguments(each).values()] for each in events if each.type == "tool_call"]
+    pieces = [PIECE.findall(" ".join(given)) for given in calls]
+    new = (word for later in pieces[1:] for word in later if word not in pieces[0])
+    return [*(text for text in said if len(text.split()) >= RUN), *chain(*calls), *new]
 
 
 def given_to(call: Event) -> Mapping[str, Any] | str:

@@ -264,7 +264,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 def _record(span: Span) -> str:
     """Return as JSON a span's name, times, status, exceptions, and attributes that episodes use."""
-    about = otlp.kind_of(span.attributes) != ""
+    about = otlp.kind_of(span.attributes)[0] != ""
     events = [(name, _without_secrets(held)) for name, held in span.events if name == "exception"]
     attributes = {
         name: value
