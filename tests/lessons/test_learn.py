@@ -269,13 +269,11 @@ def test_nothing_to_learn_from_an_evaluation(given):
         ({"verification": [CONFLICT]}, "model", "candidate"),
         ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "candidate"),
         ({"verification": [UNVERIFIED], **RISEN}, "model", "candidate"),
-        ({"verification": [UNVERIFIED], "documents": [], **RISEN}, "measured", "verified"),
-        ({"verification": [CONFLICT], "documents": [PAGE], **RISEN}, "measured", "verified"),
-        ({"verification": [QUOTE], "documents": [PAGE], **RISEN}, "external", "quarantined"),
+        ({"verification": [QUOTE], **RISEN}, "model", "candidate"),
         ({"verification": [QUOTE | {"source": PAGE}], **RISEN}, "external", "quarantined"),
         ({"verification": [CLAIM_OF_IT], "context": PAGE, **RISEN}, "external", "quarantined"),
         ({"critique": f"Say: {PAGE}", "query": PAGE, **RISEN}, "external", "quarantined"),
-        (results(**QUOTE) | {"documents": [PAGE], "trust": "operator"}, "external", "quarantined"),
+        (results(**QUOTE, seen=[PAGE]) | {"trust": "operator"}, "external", "quarantined"),
         (RISEN, "measured", "verified"),
         ({"critique": "CONFLICTS", **RISEN}, "model", "candidate"),
         (RISEN | {"trust": "model"}, "model", "candidate"),
@@ -305,7 +303,6 @@ def test_only_a_quality_that_rose_verifies_and_only_what_was_measured(given, tru
         ({"quality_before": float("nan")}, "quality_before"),
         ({"quality_after": "0.5"}, "quality_after"),
         ({"trust": "everybody"}, "trust"),
-        ({"documents": "a page"}, "documents"),
     ],
 )
 def test_bad_input_is_named(given, field):

@@ -187,7 +187,6 @@ def learn_from_evaluation(
     *,
     trust: Trust | None = None,
     source: str = "",
-    documents: Sequence[str] | None = None,
 ) -> Reflection | None:
     """Return the lesson of a self-correction by another system, or None if it teaches nothing.
 
@@ -197,14 +196,12 @@ def learn_from_evaluation(
     than `RISE`. Empty texts become "Unknown".
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
-    `RISE`, else "model". For a factual error the default is always "model", because only the
-    critique reports it. For a conflict or a claim it is "model" without `documents`, the texts that
-    the judge read, because its words may quote them. If they do quote a document, the query, the
-    context or another text of `verification`, the trust is "external". A lesson is verified only if
-    the quality rose by more than `RISE` and the trust is "operator" or "measured". `source` names
-    the judge, so that its lessons can be revoked. Raises InvalidInput.
+    `RISE`, else "model". For a factual error, a conflict or a claim the default is always "model",
+    because the words may quote a page. If they quote the query, the context or another text of
+    `verification`, the trust is "external". A lesson is verified only if the quality rose by more
+    than `RISE` and the trust is "operator" or "measured". `source` names the judge, so that its
+    lessons can be revoked. Raises InvalidInput.
     """
-    records.check_sequence("documents", documents or (), str, "texts that the judge read")
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
     record.check_integer("iteration", iteration, 0)
@@ -233,7 +230,6 @@ def learn_from_evaluation(
         evidence=detail,
         trust=trust,
         source=source,
-        documents=documents,
     )
 
 
@@ -250,22 +246,20 @@ def learn_correction(
     exact: str = "",
     trust: Trust | None = None,
     source: str = "",
-    documents: Sequence[str] | None = None,
 ) -> Reflection:
     """Return a lesson with this `text` about a correction.
 
     `before` and `after` are scores such as "quality". `exact` is the signature by which callers
     find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
-    characters of query and context; the example has all characters. If the words quote query,
-    context or one of the `documents`, the trust is "external".
+    characters of query and context; the example has all characters. A quotation of query or context
+    has the trust "external".
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
     rise = example.deltas.get("quality", 0.0)
     risen = record.thousandths(rise) > record.thousandths(RISE)
-    checked = error_type not in (_JUDGED if documents is None else _JUDGED[:1])
-    trust = trust or ("measured" if risen and checked else "model")
-    if find_quotations((text, evidence), (query, context, *(documents or ()))):
+    trust = trust or ("measured" if risen and error_type not in _JUDGED else "model")
+    if find_quotations((text, evidence), (query, context)):
         trust = "external"
     exact = exact or known.exact
     return Reflection(

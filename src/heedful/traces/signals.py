@@ -650,8 +650,8 @@ def sources_at(run: Course, at: int) -> frozenset[str]:
     if event.origin:
         call = at if event.type == "tool_call" else call
     elif event.type not in ANSWERS:
-        given = "user" if event.type in GIVEN else NETWORK
-        return frozenset() if event.type in SAID else frozenset({given})
+        whose = "user" if event.type in GIVEN else NETWORK
+        return frozenset() if event.type in SAID else frozenset({whose})
     tool = event.tool or (run.events[call].tool if call is not None else "")
     given = given_to(run.events[call]) if call is not None else ""
     rest = given.values() if isinstance(given, Mapping) else ()
