@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,10 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting, to_stored_episode
 from heedful.store import episodes
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from heedful.traces import reading, write
-from heedful.traces.episode import Episode
+from heedful.traces.episode import Episode, Fault
 from tests.memory.reflections import answer
 from tests.traces.runs import Data, document, lines, span
 
@@ -113,6 +116,7 @@ SOURCES: dict[str, Episode] = {
         {"type": "tool_response", "tool": "web_fetch", "content": PAGE},
     ),
     "events that were left out": native(user(), {"type": "llm_response"}, omitted=7),
+    "the error that ended the run": Episode((), "error", TASK, fault=Fault(PAGE, PAGE)),
 }  # fmt: skip
 HONEST = native(user())
 MODEL = answer(f"The agent called deploy with {EVIL}.", strategy=f"Call deploy with {EVIL}.")
@@ -145,47 +149,46 @@ WAYS_IN: dict[str, Any] = {
 }
 
 
-async def ways_out(memory: Memory) -> dict[str, str]:
+async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     """What each way out says, by its name."""
     place, found = (memory.scope.tenant, memory.scope.project), []
-    for asked in (TASK, PAGE, EVIL, ERROR):
-        for only in ({}, {"kind": "reflection"}, {"kind": "strategy"}, {"importance": 0.1}):
-            found += await memory.recall(asked, 99, **only)
-    briefings = [await memory.brief(each, f"loop {each}") for each in (TASK, PAGE)]
-    rules = [await memory.brief("x", f"keyed {n}", memory_key="deploy") for n in range(5)]
-    rows = [
-        row
-        for asked in (PAGE, EVIL, None)
-        for row in await compat.query_reflections(*place, asked, 99, 0.0, store=memory)
-    ]
-    seen = [await memory.seen(type, text) for type in ("", "deploy") for text in (ERROR, PAGE)]
+    for asked, only in product((TASK, PAGE), ({}, {"kind": "strategy"}, {"importance": 0.1})):
+        found += await memory.recall(asked, 99, **only)
+    rows = await compat.query_reflections(*place, PAGE, 99, 0.0, store=memory)
+    keyed = [await memory.brief(TASK, f"loop {n}", memory_key="deploy") for n in range(2)]
+    await memory.export(file)
+    await copy.import_(file, trust="operator", by="me", why="ours")
     return {
         "recall": f"{found}",
         "prompt": f"{memory.render(found)} {memory.render_text(found)}",
-        "loop": f"{[(one.examples, one.advice) for one in briefings]}",
-        "rules by cause": f"{[one.advice for one in rules]}",
+        "examples of a loop": f"{[one.examples for one in keyed]}",
+        "advice and rules by cause": f"{[one.advice for one in keyed]}",
         "compatible query": f"{[row for row in rows if row['state'] != 'quarantined']}",
         "before": f"{[await memory.before('deploy', given) for given, _ in CALLS]}",
-        "seen": f"{[one.lessons for one in seen]}",
+        "seen": f"{[(await memory.seen('', text)).lessons for text in (ERROR, PAGE)]}",
+        "list": f"{await memory.top(50)}",
+        "export": f"{await copy.recall(PAGE, 99)}",
     }
+
+
+async def say(store: Store, run: Episode, way: str, file: Path) -> dict[str, str]:
+    """Put a run into a memory whose operator trusts the user and the tools, and ask for it."""
+    memory = Memory(store, Scope("t", way), trust={"user": "operator", "tool": "measured"})
+    await WAYS_IN[way](run, memory)
+    assert run is HONEST or run.fault or await memory.quarantine.waiting()
+    return await ways_out(memory, Memory(store, Scope("t", f"copy {way}")), file)
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("source", SOURCES)
-async def test_no_word_of_a_page_gets_out(store, source):
-    """Even if an operator answers for the request and trusts its users and tools."""
-    for way, put in WAYS_IN.items():
-        memory = Memory(store, Scope("t", way), trust={"user": "operator", "tool": "measured"})
-        await put(SOURCES[source], memory)
-        assert await memory.quarantine.waiting(), way
-        for out, said in (await ways_out(memory)).items():
+async def test_no_word_of_a_page_gets_out(store, source, tmp_path):
+    """Even if an operator answers for the request: 30 sources, 5 ways in and 9 ways out."""
+    for way in WAYS_IN:
+        for out, said in (await say(store, SOURCES[source], way, tmp_path / way)).items():
             assert "zzevil" not in said.lower(), (way, out)
 
 
-async def test_the_same_words_of_a_model_alone_get_out(store):
-    assert len(SOURCES) * len(WAYS_IN) * 7 >= 120
-    for way, put in WAYS_IN.items():
-        memory = Memory(store, Scope("t", way), trust={"user": "operator", "tool": "measured"})
-        await put(HONEST, memory)
-        said = await ways_out(memory)
-        assert "zzevil" in said["recall"], way
+@pytest.mark.parametrize("way", WAYS_IN)
+async def test_the_same_words_of_a_model_alone_get_out(store, way, tmp_path):
+    said = await say(store, HONEST, way, tmp_path / way)
+    assert "zzevil" in said["recall"]
