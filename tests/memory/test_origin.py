@@ -165,7 +165,7 @@ async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
         "advice and rules by cause": f"{[one.advice for one in keyed]}",
         "compatible query": f"{[row for row in rows if row['state'] != 'quarantined']}",
         "before": f"{[await memory.before('deploy', given) for given, _ in CALLS]}",
-        "seen": f"{[(await memory.seen('', text)).lessons for text in (ERROR, PAGE)]}",
+        "seen": f"{[(await memory.seen(type, ERROR)).lessons for type in ('', 'deploy')]}",
         "list": f"{await memory.top(50)}",
         "export": f"{await copy.recall(PAGE, 99)}",
     }
