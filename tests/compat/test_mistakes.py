@@ -86,7 +86,7 @@ def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
 
 def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
     id = do(compat.persist_reflection(ONE, memory, True))
-    assert (id.state, id.trust, id.release) == ("verified", "measured", "")
+    assert (id.state, id.trust, id.release) == ("candidate", "model", "")
     assert do(compat.retrieve_similar_reflections("abc123", memory)) == [
         {
             "id": id,

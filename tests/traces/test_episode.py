@@ -11,9 +11,10 @@ from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts, Stop
+from heedful.memory.draft import Study
 from heedful.memory.reflect import episode_of
 from heedful.store.records import Head, StoredLoop
-from heedful.traces.episode import Episode, Event, Fault, trust_of
+from heedful.traces.episode import Episode, Event, Fault
 
 EVENT = Event(
     "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}
@@ -57,8 +58,10 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
     for type in (*model, *tool, "user_message", "system_event", "llm_call", "operator", "measured"):
         event = Event(type, agent="operator", meta={"trust": "operator"})
         trust = "model" if type in model else "tool" if type in tool else "external"
-        assert trust_of(event) == trust
-        assert trust_of(event, own=True) == ("model" if type == "error_event" else trust)
+        assert Study.of(Episode((event,))).floor(0) == trust
+        own = {"user_message", "system_event", "llm_call", "error_event", *model}
+        trust = "model" if type in own else trust
+        assert Study.of(Episode((event,), source="loop")).floor(0) == trust
 
 
 # Loops

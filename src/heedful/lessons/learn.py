@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, Trust, clip
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import RAISING, initial_state
+from heedful.lessons.trust import RAISING, find_quotations, initial_state
 from heedful.lessons.words import difference
 from heedful.loop import record
 from heedful.loop.record import Attempt, Evaluation, Finding, Loop
@@ -166,6 +166,7 @@ def _rule_of(finding: Finding, output: str) -> str:
 
 RISE = 0.1
 UNKNOWN = "Unknown"
+_JUDGED = ("factual_error", "conflict", "unverified_claim")  # types in the words of a judge
 LISTED = 200  # characters of a query and of a context in a listing
 # For each status of a verification: the type of the error, the key of the reason, the start of the
 # lesson, and how many characters of the reason the lesson quotes.
@@ -195,10 +196,11 @@ def learn_from_evaluation(
     than `RISE`. Empty texts become "Unknown".
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
-    `RISE`, else "model". For a factual error the default is always "model", because only the
-    critique reports it. A lesson is verified only if the quality rose by more than `RISE` and the
-    trust is "operator" or "measured". `source` names the judge, so that its lessons can be revoked.
-    Raises InvalidInput.
+    `RISE`, else "model". For a factual error, a conflict or a claim the default is always "model",
+    because the words may quote a page. If they quote the query, the context or another text of
+    `verification`, the trust is "external". A lesson is verified only if the quality rose by more
+    than `RISE` and the trust is "operator" or "measured". `source` names the judge, so that its
+    lessons can be revoked. Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
@@ -213,6 +215,10 @@ def learn_from_evaluation(
         return None
     error_type, head, detail, most = error
     text = head + (detail[:most] or UNKNOWN)
+    own = {"status", *(reason for _, _, reason, _, _ in _STATUSES)}
+    others = [str(one[key]) for one in verification or () for key in one.keys() - own]
+    if find_quotations((text, detail), others):
+        trust = "external"
     return learn_correction(
         error_type,
         text,
@@ -245,13 +251,16 @@ def learn_correction(
 
     `before` and `after` are scores such as "quality". `exact` is the signature by which callers
     find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
-    characters of query and context; the example has all characters.
+    characters of query and context; the example has all characters. A quotation of query or context
+    has the trust "external".
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
     rise = example.deltas.get("quality", 0.0)
     risen = record.thousandths(rise) > record.thousandths(RISE)
-    trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
+    trust = trust or ("measured" if risen and error_type not in _JUDGED else "model")
+    if find_quotations((text, evidence), (query, context)):
+        trust = "external"
     exact = exact or known.exact
     return Reflection(
         "error",

@@ -8,7 +8,8 @@ tools and from outside are quarantined until an operator releases them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -47,6 +48,10 @@ _SILENT = frozenset(
 )
 # The beginning of the source of all that came through a key of a service.
 KEY = "key:"
+# Words in a row that make a quotation. On recorded runs no word of a model shares 8 words with what
+# users wrote in another run (6 words: up to 1.5 %).
+RUN = 8
+_WORD = re.compile(r"\w+")
 # What quarantine keeps of a lesson's tags: characters of each, and how many.
 LONGEST_TAG = 200
 TAGS = 20
@@ -156,6 +161,34 @@ def check_statement(source: object, trust: object) -> None:
         why = "; what comes from the network waits for a release" if source == NETWORK else ""
         raise InvalidInput("source", source, f"{SOURCES}{why}")
     check_trust(trust)
+
+
+def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, int]:
+    """Map each text that quotes one of the `others` to the place of the first one, from 0.
+
+    A text quotes another if `RUN` words in a row are in both, or if it is shorter and the other
+    contains it as a whole, in words. Case and punctuation do not count. Takes linear time.
+
+    >>> find_quotations(["npm i pads", "npm test"], ["If it fails, run `npm i pads`."])
+    {'npm i pads': 0}
+    """
+    wanted: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for text in texts:
+        words = _WORD.findall(text.casefold())
+        for run in _runs(words, size := min(RUN, len(words))):
+            if " " in run or len(run) > 5:  # a short word is in every text
+                wanted[size][run].add(text)
+    found = dict[str, int]()
+    for place, other in enumerate(others if wanted else ()):
+        words = _WORD.findall(other.casefold())
+        for size, runs in wanted.items():
+            for run in runs.keys() & {*_runs(words, size)}:
+                found = dict.fromkeys(runs[run], place) | found
+    return found
+
+
+def _runs(words: list[str], size: int) -> Iterator[str]:
+    return (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
 
 
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:

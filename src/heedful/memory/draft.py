@@ -27,13 +27,11 @@ from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
-from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
-from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
+from heedful.traces.episode import LOOP, Ended, Episode, Event
+from heedful.traces.signals import NUMBER, PIECE, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
-# Events of these types have the trust of the task: the same party wrote them.
-_OF_THE_TASK = frozenset({"user_message", "system_event", "llm_call"})
 _CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
 # The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may lack its end.
 _LESSONS = re.compile(
@@ -74,7 +72,6 @@ QUOTED = 360
 CALL = 300
 ARGUMENT = 60
 ARGUMENTS = 5
-_PIECE = re.compile(r"[^\s\"'\\]{3,}")
 UNSURE = 0.5
 
 
@@ -193,27 +190,33 @@ class Study:
         """The tool that the reason is about, or ""."""
         return self.episode.events[self.reason.at].tool if self.reason else ""
 
-    def floor(self, at: int) -> Trust:
-        """Return the trust of a text at the position `at`: the lowest of all events up to it.
+    def floor(self, *places: int) -> Trust:
+        """Return the trust of words from these positions: the lowest of all events up to the last.
 
-        An agent may repeat what a tool returned, even as the name of a tool or of an argument. A
-        position after the last event stands for a text of unknown origin.
+        An agent may repeat what a tool returned, even as the name of a tool or of an argument. If
+        the words quote a document in a prompt, they are external. So is a position after the last
+        event, which stands for a text of unknown origin. Spans without times have no order.
         """
-        events, own = self.episode.events, self.episode.source == LOOP
-        if at >= len(events):
+        episode, at = self.episode, max(places, default=-1)
+        own, count = episode.source == LOOP, len(episode.events)
+        if at >= count:
             return "model" if own else "external"
-        asked = self.task_trust if self.episode.task or self.episode.goal else "model"
+        if episode.source == "otlp" and any(event.at is None for event in episode.events):
+            at = count - 1
+        if not own and self.task_trust != "external":
+            quoted = trace.find_quoted(self.course, trace.words_of(self.course, places))
+            if any(place < at for place in quoted.values()):
+                return "external"
+        asked = self.task_trust if episode.task or episode.goal else "model"
         return lowest_trust(("model", asked, *map(self._trust_of, range(at + 1))))
 
     def _trust_of(self, at: int) -> Trust:
-        event, own = self.episode.events[at], self.episode.source == LOOP
-        if event.type in _OF_THE_TASK:
-            return self.task_trust
-        if own or event.type not in trace.ANSWERS:
-            return trust_of(event, own)
-        return lowest_trust(
-            source_trust(one, self.stated) for one in trace.sources_at(self.course, at)
-        )
+        kind, own = self.episode.events[at].type, self.episode.source == LOOP
+        if kind == "summary" or (own and kind == "error_event"):  # checks write the errors of loops
+            return "model" if own else "external"
+        sources = trace.sources_at(self.course, at)
+        trusts = (self.task_trust if s == "user" else source_trust(s, self.stated) for s in sources)
+        return lowest_trust(("model", *trusts))
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
@@ -384,7 +387,7 @@ def by_rules(study: Study) -> Draft:
         redact(" ".join(rules)),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(filter(None, tags)),
-        trust=study.floor(max(places, default=-1)),
+        trust=study.floor(*places),
         rule_trust=lowest_trust(("model", *rules.values())),
         mended=any(rule.startswith("When ") for rule in rules),
     )
@@ -566,7 +569,7 @@ def _lower(text: str, event: Event) -> str:
 def _new_words(event: Event, known: str) -> list[str]:
     """Return the arguments of a call, and words of them, that the text `known` lacks."""
     text = _lower("", event)
-    said = (*trace.named_arguments(event).values(), *_PIECE.findall(text), *_WORD.findall(text))
+    said = (*trace.named_arguments(event).values(), *PIECE.findall(text), *_WORD.findall(text))
     return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
 
 
@@ -598,7 +601,7 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         mend = _mend(study, signal)
         steps += [*mend.steps, *mend.looks, mend.at]
         instead = _instead(study, mend)
-    trust, error = study.floor(max(steps)), _error_of(study, steps[0])
+    trust, error = study.floor(*steps), _error_of(study, steps[0])
     # The error is told if that does not make the rule less trusted.
     whose = study.floor(study.course.result[steps[0]] or steps[0])
     error = f" with “{error}”" if error and lowest_trust((trust, whose)) == trust else ""
@@ -744,8 +747,9 @@ def _read_answer(
     confidence = _share(answer.get("confidence"))
     rule_claim = Claim(strategy, (), tuple(find_unsupported(strategy, held)), "strategy")
     # A model may quote anything that it was shown. The origin of the error that ended the run is
-    # unknown, as that of a text after the last event.
-    trust = study.floor(len(study.episode.events) - (study.episode.fault is None))
+    # unknown, as that of a text after the last event, and of what is pasted into a prompt.
+    known = study.episode.fault is None and not trace.pasted(study.course)
+    trust = study.floor(len(study.episode.events) - known)
     return Draft(
         tuple(kept),
         "" if rule_claim.unsupported else strategy,

@@ -16,7 +16,14 @@ from heedful.errors import InvalidInput
 from heedful.lessons.action import QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
+from heedful.lessons.trust import (
+    NETWORK,
+    find_quotations,
+    initial_state,
+    lowest_trust,
+    programs,
+    source_trust,
+)
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of
@@ -24,8 +31,8 @@ from heedful.redact import redact
 from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.traces import signals as trace
-from heedful.traces.episode import Episode, Event, failure
-from heedful.traces.signals import error_lines
+from heedful.traces.episode import SAID, Episode, Event, failure
+from heedful.traces.signals import error_lines, event_text
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name of the file.
 WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch")
@@ -144,6 +151,7 @@ class _Session:
         self.good = [n for n in self.steps if n not in bad]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
         self.texts = {n: call_text(self.events[n]) for n in self.steps}
+        self._words: list[list[str]] = []  # of the agent, in each mistake
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
         self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
@@ -163,14 +171,20 @@ class _Session:
             one = Reflection("reflection", mark, "", text, error, **about)
             made.setdefault(mark.digest, one)
 
-        for one in self.mistakes:
+        quoted = trace.find_quoted(self.run, chain.from_iterable(self._words))
+        for one, said in zip(self.mistakes, self._words, strict=True):
+            pasted = any(quoted.get(word, one.end) < one.end for word in said)
             # That a call worked after others had failed is a measured outcome: its text replaces
             # one without a mend.
             own: Trust = "measured" if one.mends else "model"
             weight = KNOWN if one.mends and not one.work else WORK
-            teach(one.error, one.text, known[one.end], own, weight)
-        for said in self.corrections:
-            teach(said, said, {"user"}, "operator", KNOWN)
+            sources = known[one.end] | ({NETWORK} if pasted else set())
+            teach(one.error, one.text, sources, own, weight)
+        others = (event_text(e) for e in self.events if e.type not in trace.GIVEN | SAID)
+        quoted = find_quotations(self.corrections, others)
+        for text in self.corrections:  # the user may have pasted it, or repeat what a tool said
+            own_words = {"user", NETWORK} if "\n" in text else {"user"}
+            teach(text, text, known[-1] if text in quoted else own_words, "operator", KNOWN)
         return list(made.values())
 
     def _errors(self, at: int) -> list[str]:
@@ -199,6 +213,8 @@ class _Session:
             mends = [self.texts[until]] if until != at else []
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
+        used = [(at,), *((n,) for n in edits)] if edits else [(at, *tries, until)]
+        self._words.append([w for one in used for w in trace.words_of(self.run, one)])
         return Mistake(
             redact(self.texts[at]),
             error,

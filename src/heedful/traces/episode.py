@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_integer
 from heedful.redact import redact, redact_data
@@ -23,6 +22,8 @@ from heedful.sanitize import cut_middle
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
+SAID = frozenset({"llm_response", "tool_call"})  # events with words of a model
+Origin = Literal["", "tool", "external"]
 # The source of an episode that was a loop of this installation.
 LOOP = "loop"
 # Characters of a name or an id.
@@ -42,7 +43,8 @@ class Event:
     the agent. `error` says what went wrong, and `code` is the error's code. `arguments` are JSON
     data or text; if None, the arguments are in `content`. `call` is the id that a tool call shares
     with its response. `id` is the id of the event itself. `at` is the time in seconds since 1970,
-    None if unknown. `meta` is any other data.
+    None if unknown. `meta` is any other data. `origin` is "tool" or "external" if the words are not
+    those of the party that the type names, such as a model's turn that only a prompt contains.
     """
 
     type: str
@@ -56,6 +58,7 @@ class Event:
     code: str = ""
     at: float | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +112,6 @@ _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at
 def json_default(value: Any) -> Any:
     """Return a mapping as a dict, and any other value as its repr; for `json.dumps`."""
     return dict(value) if isinstance(value, Mapping) else repr(value)
-
-
-def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return the trust in an event's words, judged by the type of the event alone.
-
-    Answers and calls of a model have the trust "model". Tool results and errors have "tool". All
-    other events have "external": users, documents, prompts, unknown types. In a loop of this
-    installation (`own`) errors have "model", because checks wrote them about a model's words. No
-    file makes `own` true.
-    """
-    if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
-        return "model"
-    return "tool" if event.type in ("tool_response", "error_event") else "external"
 
 
 def failure(event: Event) -> bool:
@@ -286,7 +276,8 @@ def clean_event(event: Event, most: int) -> Event:
     content, error = shorten(event.content, most), shorten(event.error, most)
     call, id = safe_id(event.call), safe_id(event.id)
     meta = {"cut": meta} if isinstance(meta, str) else meta
-    return Event(type, content, agent, tool, arguments, call, error, id, code, event.at, meta)
+    about = call, error, id, code, event.at, meta, event.origin
+    return Event(type, content, agent, tool, arguments, *about)
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:

@@ -13,7 +13,16 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
 from heedful.loop.record import NOTHING, Usage
-from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
+from heedful.traces.episode import (
+    ENDED,
+    Episode,
+    Event,
+    Fault,
+    Gathering,
+    Limits,
+    Origin,
+    json_data,
+)
 
 SPOKEN = {
     **dict.fromkeys(("user", "human"), "user_message"),
@@ -21,6 +30,8 @@ SPOKEN = {
     **dict.fromkeys(("system", "developer"), "system_event"),
 }
 CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
+# What an event of heedful's own format may state: it lowers the trust of the event's words.
+ORIGINS = ("tool", "external")
 THOUGHTS = frozenset({"thinking", "reasoning"})
 # Names in requests to reflect on events -> heedful's names.
 ALIASES = {
@@ -40,19 +51,21 @@ def message_events(
 ) -> list[Event]:
     """Return the events of a message: its texts, its tool calls, and the tool results in it.
 
-    Adjacent texts become one event, whose type depends on `role`. `names` maps the ids of calls to
-    the names of tools; this function adds the calls of the message. A result that is an error
-    becomes the `error` of its response, with empty `content`. Raises InvalidInput.
+    Adjacent texts become one event, whose type depends on `role`. Calls and thoughts are those of a
+    model only in the message of a model. `names` maps the ids of calls to the names of tools; this
+    function adds the calls of the message. A result that is an error becomes the `error` of its
+    response, with empty `content`. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
+    origin: Origin = "" if spoken == "llm_response" else "external"
     for part in parts:
         kind = text_field(part, "type")
         if kind in CALLS:
             call, tool = text_field(part, "id"), text_field(part, "name")
             names[call] = tool
             given = arguments_of(first_of(part, "arguments", "input"))
-            events.append(Event("tool_call", "", agent, tool, given, call))
+            events.append(Event("tool_call", "", agent, tool, given, call, origin=origin))
         elif kind in ("tool_call_response", "tool_result"):
             call = text_field(part, "tool_use_id") or text_field(part, "id")
             tool = text_field(part, "name") or names.get(call, "")
@@ -64,7 +77,7 @@ def message_events(
             if not thought and events and events[-1].type == spoken and not events[-1].meta:
                 text = f"{events.pop().content}\n{text}"
             meta = {"part": kind} if thought else {}
-            events.append(Event("llm_response" if thought else spoken, text, agent, meta=meta))
+            events.append(Event(spoken, text, agent, meta=meta))
     return events
 
 
@@ -333,7 +346,7 @@ def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> li
         given = first_of(item, "arguments", "input", "action")
         name = text_field(item, "name") or kind
         return message_events(
-            "tool", [{"type": "tool_call", "id": call, "name": name, "input": given}], names
+            "assistant", [{"type": "tool_call", "id": call, "name": name, "input": given}], names
         )
     return []
 
@@ -375,10 +388,10 @@ def _event(value: Mapping[str, Any]) -> Event:
     code = text_field(given, "code")
     if isinstance(error, Mapping):
         error, code = text_field(error, "message"), text_field(error, "code")
-    meta, arguments = given.get("meta"), given.get("arguments")
+    meta, arguments, origin = (given.get(name) for name in ("meta", "arguments", "origin"))
     if meta is not None and not isinstance(meta, Mapping):
         raise InvalidInput("meta", meta, "an object")
-    known = Event.__dataclass_fields__
+    known = Event.__dataclass_fields__.keys() - ({"origin"} if origin not in ORIGINS else set())
     more = {name: held for name, held in given.items() if name not in known and held is not None}
     kind = text_field(given, "type")
     if not kind:
@@ -392,6 +405,7 @@ def _event(value: Mapping[str, Any]) -> Event:
         code=code,
         at=seconds(given.get("at")),
         meta={**more, **(meta or {})},
+        origin=origin if origin in ORIGINS else "",
         **{name: text_field(given, name) for name in ("agent", "tool", "call", "id")},
     )
 

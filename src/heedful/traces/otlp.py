@@ -11,7 +11,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.traces import messages
-from heedful.traces.episode import Event, json_data
+from heedful.traces.episode import SAID, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
@@ -23,11 +23,15 @@ CODES: Mapping[Any, str] = {
 }
 Error = tuple[str, str]
 Kind = Literal["model", "tool", "around", ""]
+ANSWERS = SAID | {"tool_response"}
 OPENINFERENCE = "openinference.span.kind"
 GENAI = "gen_ai.operation.name"
-KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
-    **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
+# What a span records -> the kind of its step, and whose words it holds: a model's (""), or others'.
+KINDS: Mapping[str, tuple[Kind, Origin]] = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), ("model", "")),
+    **dict.fromkeys(("invoke_agent", "create_agent", "AGENT"), ("around", "")),
+    **dict.fromkeys(("execute_tool", "TOOL"), ("tool", "tool")),
+    **dict.fromkeys(("retrieval", "RETRIEVER"), ("tool", "external")),
 }
 # Field -> its attributes in both conventions; the first attribute that is present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -219,8 +223,12 @@ class Step:
 
 
 def step_of(span: Span) -> Step:
-    """Return the step of a span; data that violate the conventions become text."""
-    held, kind = span.attributes, kind_of(span.attributes)
+    """Return the step of a span; data that violate the conventions become text.
+
+    Of a model are only the answers of models and agents. A prompt shows turns of a model that
+    nobody recorded, and only the prompt of a model, or of the root, is what a user said.
+    """
+    held, (kind, by) = span.attributes, kind_of(span.attributes)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
         return step
@@ -242,16 +250,25 @@ def step_of(span: Span) -> Step:
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
         _add_genai(step, held)
+    asked = by if span.parent or kind == "tool" else ""
+    step.inputs = tuple(
+        replace(one, origin="external" if kind != "tool" and one.type in SAID else asked)
+        for one in step.inputs
+    )
+    step.outputs = tuple(
+        one if not by and one.type in ANSWERS else replace(one, origin=by or "external")
+        for one in step.outputs
+    )
     return step
 
 
-def kind_of(held: Attributes) -> Kind:
-    """Return the kind of a step, from the attributes of its span."""
+def kind_of(held: Attributes) -> tuple[Kind, Origin]:
+    """Return the kind of a step and the origin of its words, from the attributes of its span."""
     inferred = held.get(OPENINFERENCE)
     kind = inferred or held.get(GENAI)
     if not isinstance(kind, str):
-        return ""
-    return KINDS.get(kind.upper() if inferred else kind, "around")
+        return "", ""
+    return KINDS.get(kind.upper() if inferred else kind, ("around", "external"))
 
 
 def _tokens(count: Any) -> int:

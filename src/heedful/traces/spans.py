@@ -58,7 +58,7 @@ class SpanReader(EpisodeReader):
 
     def _kept(self, step: Step, event: Event) -> Event:
         event = episode.bounded_event(event, self._limits.content)
-        key = (event.call, event.agent, event.tool, _content_key(event))
+        key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
@@ -267,7 +267,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 def _record(span: Span) -> str:
     """Return as JSON a span's name, times, status, exceptions, and attributes that episodes use."""
-    about = otlp.kind_of(span.attributes) != ""
+    about = otlp.kind_of(span.attributes)[0] != ""
     events = [(name, _without_secrets(held)) for name, held in span.events if name == "exception"]
     attributes = {
         name: value
