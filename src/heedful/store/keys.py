@@ -124,6 +124,12 @@ def any_key(db: Db, scope: Scope) -> bool:
     return bool(db.run("any_key").fetchone()["n"])
 
 
+@holds()
+def check(db: Db, scope: Scope) -> None:
+    """Check that the database accepts writes. Raises StoreError."""
+    db.check()
+
+
 def newest(db: Db, scope: Scope, limit: int, before: str = "") -> list[Key]:
     """Return a tenant's keys, newest first; with `before` (a key's id), only older keys."""
     values = {"tenant": scope.tenant, "cursor": before, "limit": limit}

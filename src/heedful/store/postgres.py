@@ -35,6 +35,7 @@ from heedful.errors import (
     InvalidInput,
     PackageMissing,
     RoleRefused,
+    StoreCorrupt,
     StoreError,
     StoreInDoubt,
     StoreNewer,
@@ -43,7 +44,7 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.sqlite import invalid_value
+from heedful.store.sqlite import VALUES, invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
@@ -151,6 +152,10 @@ class Session(Db):
     def lost(self) -> bool:  # type: ignore[override]
         return self._connection.closed
 
+    def check(self) -> None:
+        if self.execute("show transaction_read_only").fetchone()[0] == "on":
+            raise StoreUnavailable(f"{self.url} is read-only; name the primary in the URL")
+
     def close(self) -> None:
         self._connection.close()
 
@@ -232,7 +237,7 @@ def parse_url(url: str) -> Address:
 
 
 # The errors that `translate_error` translates; errors of the work itself pass unchanged.
-MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
+MISHAPS = (psycopg.Error, *VALUES)
 # What a user can do about an error, by its class
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
@@ -258,8 +263,10 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         if isinstance(error, kind):
             return StoreUnavailable(f"{line}: {remedy}")
     match error:
-        case UnicodeEncodeError() | OverflowError():
+        case _ if isinstance(error, VALUES):
             return invalid_value(error)
+        case errors.DataCorrupted() | errors.IndexCorrupted():
+            return StoreCorrupt(f"{line}: the server's files are damaged; restore a backup")
         case psycopg.DataError() if "NUL" in line:
             return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")
         case InDoubt():

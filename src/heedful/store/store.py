@@ -75,6 +75,10 @@ class Db:
         """Run a SQL statement with the values of its named parameters; return the result."""
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Check that the database accepts writes. Raises StoreUnavailable, StoreCorrupt."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Close the connection; closing it twice does no harm."""
         raise NotImplementedError

@@ -381,12 +381,13 @@ def copy(source: str, target: str) -> dict[str, int]:
             if target.startswith(POSTGRES):
                 db.execute("begin")
                 return _copy_rows(db, target)
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
             with closing(sqlite3.connect(target)) as copied:
                 db.backup(copied)
                 names = [table.name for table in tables()]
                 sql = "select count(*) from "
                 return {name: copied.execute(sql + name).fetchone()[0] for name in names}
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise translate_error(error) from error
 
 

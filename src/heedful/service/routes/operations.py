@@ -31,12 +31,12 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """Return 200 if the store is reachable, has the right schema, and the job queue answers.
+    """Return 200 if the store accepts writes and has the right schema, and the job queue answers.
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
     setup: Setup = request.app.state.setup
-    store = await _state(setup.store.read(Scope(), key_store.any_key))
+    store = await _state(setup.store.write(Scope(), key_store.check))
     work = await _state(setup.work.depth())
     ready = store == work == "ok"
     response.status_code = 200 if ready else 503

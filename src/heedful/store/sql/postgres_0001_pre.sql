@@ -15,6 +15,8 @@ create function min(one bigint, other bigint) returns bigint
 language sql immutable parallel safe return least(one, other);
 create function instr(text, text) returns integer
 language sql immutable parallel safe return strpos($1, $2);
+create function store_clock() returns double precision
+language sql volatile as $$ select extract(epoch from clock_timestamp())::double precision $$;
 create domain bytewise as text collate "C";
 -- `atom` is the value if it is a whole number. The function is not inlined: row-level security would check a cast in a
 -- join first, and no index would be used.
