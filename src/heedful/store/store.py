@@ -559,6 +559,12 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
         raise LeaseLost("the same call is being answered right now; try again")
 
 
+@holds()
+def check_writes(db: Db, scope: Scope) -> None:
+    """Check that the database accepts writes. Raises StoreError."""
+    db.check()
+
+
 class Store:
     """A store of loops and lessons; `heedful.open_store` opens one.
 

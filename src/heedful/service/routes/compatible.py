@@ -20,11 +20,11 @@ from heedful.compat import reflections as engine
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Writing
 from heedful.service.problems import Problem
-from heedful.service.schemas import Name, Share
+from heedful.service.schemas import READABLE, Name, Share
 from heedful.traces.episode import Ended
 
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME)]
+_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME), READABLE]
 LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.LONGEST_NAME)]
 Identifier = Annotated[str | int, AfterValidator(str)]  # a number becomes text
 LongText = Annotated[str, Field(max_length=1_000_000)]
@@ -40,7 +40,7 @@ class Named(BaseModel):
 
 
 class Flags(Named):
-    """Limits to override; `override_by` is the actor, by default the name of the key."""
+    """Limits to override. The actor is the key; the record of it notes the name `override_by`."""
 
     override_fatigue: bool = False
     override_max_reruns: bool = False
@@ -188,11 +188,11 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    by = {"override_by": body.override_by or caller.key.name}
-    return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller)}
+    by = {"override_by": caller.by, "store": _loops(caller, body.override_by or "")}
+    return {**body.model_dump(exclude=WHO), **by}
 
 
-def _loops(caller: Caller) -> guardrails.GuardedLoops:
+def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
     setup = caller.setup
     return guardrails.GuardedLoops(
         setup.store,
@@ -200,8 +200,9 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         setup.guardrails,
         setup.judge,
         caller.memory,
-        lambda loop, rule: caller.record("loop.override", loop, rule=rule),
+        lambda loop, rule: caller.record("loop.override", loop, rule=rule, named=named),
         vouched="approve" in caller.key.may,
+        named=named,
     )
 
 

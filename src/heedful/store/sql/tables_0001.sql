@@ -348,10 +348,11 @@ create table key (
   revoked real
 ) without rowid;
 
--- An action through a service, written in the transaction of the action. `hash` covers the row and the hash of the
--- previous row, so that a check finds a changed or removed row.
+-- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`. `hash`
+-- covers the row and the hash of the previous row, so that a check finds a changed or removed row.
 create table audit (
   tenant text not null,
+  projects text not null,
   n integer not null,
   at real not null,
   by text not null,
