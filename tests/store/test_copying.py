@@ -40,8 +40,7 @@ insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
 insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
-insert into audit values ('one', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
-insert into audit_head values ('one', 1, 'h');
+insert into audit values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
 insert into cause values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 2, 'l', 20, 1.5);

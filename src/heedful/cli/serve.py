@@ -264,7 +264,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
-                queue = await stack.enter_async_context(PostgresQueue(values.db))
+                queue = await stack.enter_async_context(PostgresQueue(values.db, works=True))
                 await queue.work(tools, once=once, listener=listener, **options)
             else:
                 work = LocalQueue(tools, listener=listener, **options)

@@ -14,6 +14,7 @@ from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, 
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
 from heedful import telemetry
@@ -30,22 +31,12 @@ UPKEEP = "upkeep"
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
+# The setting with which row-level security shows a worker the jobs of all tenants.
+WORKER = "-c heedful.worker=on"
+_TENANT = "select set_config('heedful.tenant', %s, true)"
+_DEPTH = "select * from queue_depth(%(silent)s)"
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
-_DEPTH = """
-with jobs as (
-  select j.queue_name as queue, case
-      when j.status = 'todo' then 'waiting' when j.status <> 'doing' then 'failed'
-      when w.last_heartbeat >= now() - make_interval(secs => %(silent)s) then 'running'
-      else 'stalled' end as state,
-    (select max(e.at) from procrastinate_events e where e.job_id = j.id) as at
-  from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
-  where j.status in ('todo', 'doing', 'failed')
-)
-select queue, state, count(*) as number,
-  greatest(0, extract(epoch from now() - min(at)))::float8 as oldest
-from jobs group by queue, state order by queue, state
-"""
 
 
 class Backoff(BaseRetryStrategy):
@@ -58,10 +49,16 @@ class Backoff(BaseRetryStrategy):
 
 
 class PostgresQueue(jobs.Work):
-    """A job queue in the database at a `postgresql://` URL; use `async with`."""
+    """A job queue in the database at a `postgresql://` URL; use `async with`.
 
-    def __init__(self, url: str) -> None:
+    Only a queue that `works` can run jobs: it sees the jobs of all tenants.
+    """
+
+    def __init__(self, url: str, works: bool = False) -> None:
         self._conninfo = parse_url(url).conninfo
+        if works:
+            options = conninfo_to_dict(self._conninfo)["options"]
+            self._conninfo = make_conninfo(self._conninfo, options=f"{options} {WORKER}")
         self._stack = AsyncExitStack()
         # A periodic task that is up to a day late still runs.
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
@@ -71,7 +68,8 @@ class PostgresQueue(jobs.Work):
         limits: Any = {"min_size": 1, "max_size": 4, "timeout": ANSWER}
         check = AsyncConnectionPool.check_connection
         pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
-        await self._app.open_async(await self._stack.enter_async_context(pool))
+        self._pool = await self._stack.enter_async_context(pool)
+        await self._app.open_async(self._pool)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -80,16 +78,13 @@ class PostgresQueue(jobs.Work):
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
-        deferred = self._app.configure_task(
-            _named(task),
-            queue=job.kind.queue,
-            priority=job.kind.priority,
-            lock=job.holds,
-            queueing_lock=job.name,
-        )
+        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
         sent: Any = {**asdict(scope), "arguments": arguments, "carried": telemetry.trace_headers()}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            await deferred.defer_async(**sent)
+            async with self._pool.connection() as connection:
+                await connection.execute(_TENANT, [scope.tenant])
+                options |= {"queueing_lock": job.name, "connection": connection}
+                await self._app.configure_task(_named(task), **options).defer_async(**sent)
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""
@@ -209,8 +204,8 @@ def _named(task: str) -> str:
 def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except failures.ConnectorException as error:
-        cause = error.__cause__
+    except (failures.ConnectorException, psycopg.Error) as error:
+        cause = error if isinstance(error, psycopg.Error) else error.__cause__
         if isinstance(cause, psycopg.Error):
             raise translate_error(cause) from error
         raise StoreUnavailable(f"the queue failed: {error}; try again") from error

@@ -217,7 +217,6 @@ def append(
     }
     values["hash"] = _hash_audit(values)
     db.insert("audit", values)
-    db.update("audit_head", {"tenant": tenant}, {"hash": values["hash"]})
 
 
 def audit_rows(

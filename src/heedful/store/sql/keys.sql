@@ -11,11 +11,6 @@ order by at desc, id desc limit :limit;
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id
 returning id, tenant, name, hash, projects, may, by, at, expires, revoked;
 
--- name: next_audit
-insert into audit_head (tenant, n, hash) values (:tenant, 1, '')
-on conflict (tenant) do update set n = audit_head.n + 1
-returning n, hash;
-
 -- name: newest_audit
 select n, projects, at, by, action, subject, detail, hash from audit
 where tenant = :tenant and (:before = 0 or n < :before)

@@ -152,6 +152,15 @@ create function keys_there() returns boolean
 language sql stable security definer set search_path = heedful, pg_temp
 as $$ select exists (select 1 from key) $$;
 
+-- The audit is append-only for the role of the service: only an added row moves the head. The lock makes appends wait for
+-- each other until the end of the transaction.
+alter function audit_added() security definer set search_path = heedful, pg_temp;
+create function next_audit(whose text) returns table (n bigint, hash text) language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('audit ' || whose, 0));
+  return query select coalesce(max(h.n), 0) + 1, coalesce(max(h.hash), '') from audit_head h where h.tenant = whose;
+end $$;
+
 -- Maintenance needs the names of the scopes of all tenants.
 create function scopes_there(waiting boolean) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$

@@ -33,3 +33,6 @@ from json_each(:terms);
 select example, data from vector
 where tenant = :tenant and project = :project and space = :space and changed > :since
 order by changed;
+
+-- name: next_audit
+select coalesce(max(n), 0) + 1 as n, coalesce(max(hash), '') as hash from audit_head where tenant = :tenant;

@@ -363,7 +363,7 @@ create table audit (
   hash text not null,
   primary key (tenant, n)
 ) without rowid;
--- The number of audit rows and the hash of the last row, so that a check finds its removal too.
+-- The number of audit rows and the hash of the last row, so that a check finds its removal too. A trigger keeps it.
 create table audit_head (
   tenant text not null primary key,
   n integer not null,
@@ -428,6 +428,12 @@ end;
 create trigger exposure_shown after insert on exposure when new.shown begin
   update reflection set last_shown = max(last_shown, new.at)
   where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
+
+create trigger audit_added after insert on audit begin
+  insert into audit_head (tenant, n, hash) values (new.tenant, new.n, new.hash)
+  on conflict (tenant) do update set n = excluded.n, hash = excluded.hash
+  where audit_head.n = new.n - 1 and audit_head.hash = new.previous;
 end;
 
 -- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
