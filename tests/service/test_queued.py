@@ -51,7 +51,7 @@ def heard():
 
 
 def all_of(url):
-    return f"{url}&options=-c heedful.worker=on"
+    return f"{url}&options=-c%20heedful.worker=on"
 
 
 def jobs(url):

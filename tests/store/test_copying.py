@@ -24,6 +24,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, loops, open_store
+from heedful.store.store import token
 from heedful.store.transfer import copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
@@ -121,7 +122,7 @@ def test_every_table_and_column_of_both_is_copied(postgres):
     sql = """
         select table_name::text, column_name::text from information_schema.columns
         where table_schema = 'heedful' and table_name not like 'procrastinate%'
-          and table_name not in ('schema_version', 'queue_version', 'corpus')
+          and table_name not in ('schema_version', 'queue_version')
     """
     there = set(rows(postgres.owner, sql))
     shared = {(table.name, column) for table in tables() for column in table.columns}
@@ -131,9 +132,9 @@ def test_every_table_and_column_of_both_is_copied(postgres):
 
 def test_numbers_go_on_where_the_source_was(source, postgres):
     copy(str(source), postgres.owner)
-    [[highest, largest]] = file_rows(
-        source, "select seq, (select max(id) from example) from sqlite_sequence"
-    )
+    where = f"scope = '{token(SCOPES[0])}'"
+    [[highest]] = file_rows(source, f"select example from corpus where {where}")
+    [[largest]] = file_rows(source, f"select max(id) from example where {where}")
     assert highest > largest
 
     async def learn() -> None:
@@ -144,7 +145,7 @@ def test_numbers_go_on_where_the_source_was(source, postgres):
         await store.close()
 
     asyncio.run(learn())
-    new = f"select min(id) > {highest} from example where id > {largest}"
+    new = f"select min(id) > {highest} from example where id > {largest} and {where}"
     assert rows(postgres.owner, new) == [(True,)]
 
 

@@ -13,7 +13,7 @@ select exists (select 1 from key) as n;
 
 -- name: read_corpus
 -- In the index, the words of the scope begin with `mark`.
-select 's' || id || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
+select 's' || place || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
 
 -- name: count_terms
 select value as term,

@@ -130,11 +130,13 @@ create index reflection_useful on reflection (
   useful, importance, max(last_seen, last_shown), id
 );
 
--- The number of lessons of a scope, so that no query counts the lessons.
+-- The number of lessons of a scope, so that no query counts the lessons, and `lesson`, the last id. The ids of a scope, of
+-- lessons and of examples, follow each other from a random one: they tell nothing about other tenants.
 create table tally (
   tenant text not null,
   project text not null,
   lessons integer not null,
+  lesson integer not null default 0,
   primary key (tenant, project)
 ) without rowid;
 
@@ -154,9 +156,9 @@ create index occurrence_at on occurrence (reflection, at);
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
 -- lesson that came with the example. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
--- a loop that was shown a deleted example must not seem to have been shown another one.
+-- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
-  id integer primary key autoincrement,
+  id integer primary key,
   reflection integer not null references reflection (id) on delete cascade,
   scope text not null,
   task text not null,
@@ -417,8 +419,8 @@ create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
 create trigger reflection_added after insert on reflection begin
-  insert into tally (tenant, project, lessons) values (new.tenant, new.project, 1)
-  on conflict (tenant, project) do update set lessons = tally.lessons + 1;
+  insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
 end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
