@@ -105,6 +105,21 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
 
 
+async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url):
+    async with PostgresQueue(url) as queue:
+        for scope in (SCOPE, OTHER):
+            await queue.defer("dream", scope)
+        assert await depths(queue) == {("memory", "waiting"): 2}
+    mine = f"{url}&options=-c%20heedful.tenant={SCOPE.tenant}"
+    for table in ("jobs", "events"):
+        tell = f"select 1 from procrastinate_{table}"
+        assert [len(rows(by, tell)) for by in (url, mine, all_of(url))] == [0, 1, 2]
+    changes = "update procrastinate_jobs set priority = 9", "delete from procrastinate_jobs"
+    for change in changes:
+        rows(mine, change)
+    assert len(jobs(url)) == 1
+
+
 async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkeypatch):
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     monkeypatch.setattr(queued, "POLL", 0.05)

@@ -132,16 +132,16 @@ def test_every_table_and_column_of_both_is_copied(postgres):
 
 def test_numbers_go_on_where_the_source_was(source, postgres):
     copy(str(source), postgres.owner)
-    where = f"scope = '{token(SCOPES[0])}'"
+    where = f"scope = '{token(SCOPES[2])}'"
     [[highest]] = file_rows(source, f"select example from corpus where {where}")
     [[largest]] = file_rows(source, f"select max(id) from example where {where}")
     assert highest > largest
 
     async def learn() -> None:
         store = open_store(postgres.service)
-        memory = Memory(store, SCOPES[0])
+        memory = Memory(store, SCOPES[2])
         await memory.remember("N", "new", lesson="a lesson that nobody had")
-        await heedful.run("new", generate=lambda task, hint: "x", store=store, scope=SCOPES[0])
+        await heedful.run("new", generate=lambda task, hint: "x", store=store, scope=SCOPES[2])
         await store.close()
 
     asyncio.run(learn())

@@ -33,7 +33,6 @@ BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
 # The setting with which row-level security shows a worker the jobs of all tenants.
 WORKER = "-c heedful.worker=on"
-_TENANT = "select set_config('heedful.tenant', %s, true)"
 _DEPTH = "select * from queue_depth(%(silent)s)"
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
@@ -68,8 +67,7 @@ class PostgresQueue(jobs.Work):
         limits: Any = {"min_size": 1, "max_size": 4, "timeout": ANSWER}
         check = AsyncConnectionPool.check_connection
         pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
-        self._pool = await self._stack.enter_async_context(pool)
-        await self._app.open_async(self._pool)
+        await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -78,13 +76,16 @@ class PostgresQueue(jobs.Work):
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
-        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
+        deferred = self._app.configure_task(
+            _named(task),
+            queue=job.kind.queue,
+            priority=job.kind.priority,
+            lock=job.holds,
+            queueing_lock=job.name,
+        )
         sent: Any = {**asdict(scope), "arguments": arguments, "carried": telemetry.trace_headers()}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            async with self._pool.connection() as connection:
-                await connection.execute(_TENANT, [scope.tenant])
-                options |= {"queueing_lock": job.name, "connection": connection}
-                await self._app.configure_task(_named(task), **options).defer_async(**sent)
+            await deferred.defer_async(**sent)
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""
@@ -204,8 +205,8 @@ def _named(task: str) -> str:
 def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except (failures.ConnectorException, psycopg.Error) as error:
-        cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    except failures.ConnectorException as error:
+        cause = error.__cause__
         if isinstance(cause, psycopg.Error):
             raise translate_error(cause) from error
         raise StoreUnavailable(f"the queue failed: {error}; try again") from error

@@ -248,6 +248,8 @@ _WAITS: dict[type[psycopg.Error], str] = {
     "URL: ?options=-c%20statement_timeout=60s",
     errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
     errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
+    errors.DataCorrupted: "the server's files are damaged; restore a backup",
+    errors.IndexCorrupted: "the server's files are damaged; reindex them, or restore a backup",
 }
 _GONE = "the server no longer answers; see that it runs, then try again"
 _AWAY = (
@@ -261,12 +263,11 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
-            return StoreUnavailable(f"{line}: {remedy}")
+            damaged = kind in (errors.DataCorrupted, errors.IndexCorrupted)
+            return (StoreCorrupt if damaged else StoreUnavailable)(f"{line}: {remedy}")
     match error:
         case _ if isinstance(error, VALUES):
             return invalid_value(error)
-        case errors.DataCorrupted() | errors.IndexCorrupted():
-            return StoreCorrupt(f"{line}: the server's files are damaged; restore a backup")
         case psycopg.DataError() if "NUL" in line:
             return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")
         case InDoubt():
@@ -556,7 +557,6 @@ def _migrate_jobs(db: Session, part: str) -> None:
     folder = SchemaManager.get_migrations_path()
     names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
     done = {row[0] for row in db.execute("select name from queue_version")}
-    db.script("set local heedful.worker = 'on'")  # it may change the jobs of all tenants
     if not done:
         db.script(SchemaManager.get_schema())
         applied = names

@@ -1,10 +1,8 @@
 -- The queue of procrastinate. Every migration applies this, because a new version of procrastinate may bring new objects.
 --
--- A service sees and writes the jobs of the tenant that it has set. A worker, which has set `heedful.worker`, sees and
--- writes the jobs of all tenants.
-
--- Under row-level security PostgreSQL does not say which key exists already, but procrastinate must know. Its functions
--- therefore run as the owner, and a trigger checks the tenant of what they write.
+-- A service sees the jobs of the tenant that it has set. A worker, which has set `heedful.worker`, sees the jobs of all
+-- tenants. The functions of procrastinate run as the owner: under row-level security PostgreSQL does not say which key
+-- exists already, but procrastinate must know.
 do $$
 declare
   one text;
@@ -28,20 +26,6 @@ drop policy if exists of_tenant on procrastinate_jobs;
 create policy of_tenant on procrastinate_jobs using (args ->> 'tenant' = (select current_setting('heedful.tenant', true)));
 drop policy if exists of_tenant on procrastinate_events;
 create policy of_tenant on procrastinate_events using (job_id in (select id from procrastinate_jobs));
-
-create or replace function check_job() returns trigger language plpgsql as $$
-declare
-  mine jsonb := to_jsonb(current_setting('heedful.tenant', true));
-begin
-  if current_setting('heedful.worker', true) is distinct from 'on'
-     and (tg_op <> 'INSERT' and old.args -> 'tenant' is distinct from mine
-          or tg_op <> 'DELETE' and new.args -> 'tenant' is distinct from mine) then
-    raise insufficient_privilege using message = 'the job belongs to another tenant';
-  end if;
-  return coalesce(new, old);
-end $$;
-create or replace trigger job_checked before insert or update or delete on procrastinate_jobs
-for each row execute function check_job();
 
 -- The number of jobs of all tenants by queue and state, and the age of the oldest of them in seconds.
 create or replace function queue_depth(silent double precision)
