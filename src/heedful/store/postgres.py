@@ -44,7 +44,7 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.sqlite import VALUES, invalid_value
+from heedful.store.sqlite import invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
@@ -237,7 +237,7 @@ def parse_url(url: str) -> Address:
 
 
 # The errors that `translate_error` translates; errors of the work itself pass unchanged.
-MISHAPS = (psycopg.Error, *VALUES)
+MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
 # What a user can do about an error, by its class
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
@@ -266,7 +266,7 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
             damaged = kind in (errors.DataCorrupted, errors.IndexCorrupted)
             return (StoreCorrupt if damaged else StoreUnavailable)(f"{line}: {remedy}")
     match error:
-        case _ if isinstance(error, VALUES):
+        case UnicodeEncodeError() | OverflowError():
             return invalid_value(error)
         case psycopg.DataError() if "NUL" in line:
             return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from json import JSONDecodeError
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -161,15 +160,13 @@ _CAUSES = {
 }
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 RESTORE = "restore a copy, or move it away"
-# Errors that `translate_error` of both engines translates: a value of the caller that no database
-# can store, and a stored text that is no JSON.
-VALUES = (UnicodeEncodeError, OverflowError, JSONDecodeError)
-MISHAPS = (sqlite3.Error, OSError, *VALUES)
+# The errors that `translate_error` translates.
+MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
     """Translate an error of SQLite or the disk into a HeedfulError; return others unchanged."""
-    if isinstance(error, VALUES):
+    if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
         return error
@@ -186,14 +183,12 @@ def translate_error(error: BaseException) -> BaseException:
     return ours
 
 
-def invalid_value(error: Exception) -> errors.HeedfulError:
-    """Return the error for one of the `VALUES`."""
-    if isinstance(error, JSONDecodeError):
-        return errors.StoreCorrupt(f"a stored text is damaged, {error}; {RESTORE}")
+def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
+    """Return the error for a number or a text that no database can store."""
     if isinstance(error, OverflowError):
         return errors.InvalidInput("number", "too large", "a whole number that 64 bits can hold")
     allowed = "text that UTF-8 can hold, without a lone surrogate"
-    return errors.InvalidInput("text", getattr(error, "object", ""), allowed)
+    return errors.InvalidInput("text", error.object, allowed)
 
 
 APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
