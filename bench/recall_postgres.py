@@ -54,12 +54,10 @@ TYPES = {
     "indexed": "bool",
 }  # fmt: skip
 AFTER = """
-insert into corpus (scope, tenant, texts, length)
-select scope, tenant, count(*), sum(length(words)) from example group by scope, tenant;
-insert into tally (tenant, project, lessons)
-select tenant, project, count(*) from reflection group by tenant, project;
-select setval(pg_get_serial_sequence('reflection', 'id'), max(id)) from reflection;
-select setval(pg_get_serial_sequence('example', 'id'), max(id)) from example;
+insert into corpus (scope, tenant, example, texts, length)
+select scope, tenant, max(id), count(*), sum(length(words)) from example group by scope, tenant;
+insert into tally (tenant, project, lessons, lesson)
+select tenant, project, count(*), max(id) from reflection group by tenant, project;
 """
 
 

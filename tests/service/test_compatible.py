@@ -115,10 +115,13 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, name, **POOR)["new_loop_id"]) is not None:
         name = new
-    assert decided(api, name, override_max_reruns=True)["overridden_by"] == "tests"
+    by = decided(api, name, override_max_reruns=True, override_by="ops")["overridden_by"]
     items = api.get("/v1/audit").json()["items"]
     (entry,) = [one for one in items if one["action"] == "loop.override"]
-    assert (entry["subject"], entry["detail"]["rule"]) == ("loop_001", "attempts")
+    assert (entry["subject"], entry["detail"]) == ("loop_001", {"rule": "attempts", "named": "ops"})
+    (lifted,) = api.get("/v1/loops/loop_001").json()["overrides"]
+    assert by == lifted["by"] == entry["by"] != "ops"
+    assert "ops" in lifted["why"]
     completed(api, "good", **GOOD)
     assert "passed" in refused(api.post(f"{OVERRIDE}/good", json=LIFT), 409, "good")
 

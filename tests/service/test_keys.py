@@ -16,8 +16,8 @@ from tests.service.support import problem
 pytestmark = pytest.mark.both
 
 
-def made(api, **fields):
-    answer = api.post("/v1/keys", json={"name": "made", "projects": ["main"], **fields})
+def made(api, key=None, **fields):
+    answer = api.post("/v1/keys", json={"name": "made", "projects": ["main"], **fields}, key=key)
     assert answer.status_code == 201, answer.text
     return answer.json()
 
@@ -108,6 +108,36 @@ def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):
     assert (created["action"], created["subject"]) == ("key.create", "recorded")
     assert created["detail"] == {"id": one["id"], "projects": ["main"], "may": ["read", "write"]}
     assert (created["by"][:7], revoked["n"]) == ("tests (", created["n"] + 1)
+
+
+def test_a_key_of_a_project_reads_the_keys_and_the_audit_of_this_project_alone(api):
+    free = api.key("read", "write", "admin", projects=())
+    for name, projects in (("all", []), ("both", ["main", "other"]), ("other", ["other"])):
+        made(api, name=name, projects=projects, key=free)
+    own = made(api, name="own", may=["admin"])
+    read = {path: api.get(f"/v1/{path}", key=own["secret"]).json() for path in ("keys", "audit")}
+    assert {tuple(one["projects"]) for one in read["keys"]["items"]} == {("main",)}
+    assert [one["subject"] for one in read["audit"]["items"]] == ["own"]
+    api.delete(f"/v1/keys/{own['id']}", key=free)
+    revoked, *others = api.get("/v1/audit").json()["items"]
+    assert (revoked["action"], revoked["projects"]) == ("key.revoke", ["main"])
+    assert len(others) < len(api.get("/v1/audit", key=free).json()["items"]) - 1
+
+
+def test_ids_tell_nothing_of_other_tenants(api):
+    def learnt(tenant):
+        body = {"error_type": "E", "text": f"{next(words)} has no source", "lesson": "no."}
+        answer = api.post("/v1/reflections", json=body, key=writers[tenant]).json()
+        return answer["id"], answer["entry"]
+
+    words = iter("pot pan lid cup jug mug tin urn".split())
+    writers = {one: api.key(tenant=one, projects=()) for one in ("acme", "busy", "late")}
+    first = learnt("acme")
+    busy = [learnt("busy") for _ in range(5)]
+    assert learnt("acme") == (first[0] + 1, first[1] + 1)
+    late = learnt("late")
+    bases = {id // 10**8 for id in (*first, *busy[0], *late)}
+    assert (len(bases), max(map(max, (*busy, late))) < 2**53) == (3, True)
 
 
 @pytest.mark.parametrize(

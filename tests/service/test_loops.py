@@ -34,6 +34,14 @@ def id(api: Api) -> str:
     return name
 
 
+@pytest.mark.parametrize("name", ["a/explain", "a/../b", "."])
+def test_an_id_that_no_route_reads_is_refused(api, name):
+    done = {"loop_id": name, "reflection_status": "done", "alignment_score": 0.9}
+    assert api.post("/orchestrator/loop-complete", json=done).status_code == 422
+    if "." not in name:  # httpx resolves the others
+        problem(begun(api, name), 422, "invalid_request")
+
+
 def begun(api: Api, id: str, **more: Any) -> Any:
     body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
     return api.put(f"/v1/loops/{id}", json=body)

@@ -111,9 +111,9 @@ def test_an_edit_needs_what_was_read(project):
     stale = project.refused(412, "changed", "PATCH", path, change, headers={"If-Match": tag})
     assert stale["edition"] == said(edited)["edition"]
     project.refused(404, "not_found", "PATCH", path, {"restored": True}, headers=now)
-    edits = [one for one in project.get("audit")["items"] if one["action"] == "reflection.edit"]
-    [entry] = [one["detail"] for one in edits if one["detail"]["project"] == project.name]
-    assert entry["why"] == "the team relies on it"
+    [edit] = project.get("audit")["items"]
+    assert (edit["action"], edit["projects"]) == ("reflection.edit", [project.name])
+    assert edit["detail"]["why"] == "the team relies on it"
 
 
 def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
@@ -156,7 +156,7 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
             found, cursor = [*found, *page["items"]], page["next"]
             project.ask("PUT", f"loops/{path} {len(found)}", {"task": "comes later"})
         assert (whole["next"], found) == (None, whole["items"])
-        assert len(found) >= 3
+        assert len(found) >= (2 if path == "keys" else 3)
     for path in ("quarantine", "reflections", "audit"):
         project.refused(422, "invalid_input", "GET", f"{path}?cursor=x")
 

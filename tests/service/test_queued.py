@@ -50,12 +50,18 @@ def heard():
     return Heard()
 
 
+def all_of(url):
+    return f"{url}&options=-c%20heedful.worker=on"
+
+
 def jobs(url):
-    return rows(url, "select task_name, status::text, attempts from procrastinate_jobs order by id")
+    sql = "select task_name, status::text, attempts from procrastinate_jobs order by id"
+    return rows(all_of(url), sql)
 
 
 def stale(url, which):
     """As if the worker of these jobs had been killed an hour ago."""
+    url = all_of(url)
     rows(url, "insert into procrastinate_workers default values")
     rows(url, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
     newest = "(select max(id) from procrastinate_workers)"
@@ -82,7 +88,7 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     (one,) = await put(store, SCOPE, "pot")
     await put(store, OTHER, "pan")  # kept by a service that was killed before it handed it over
     tools = Tools(store, loops={"short": short}, keep=9)
-    async with PostgresQueue(url) as queue:
+    async with PostgresQueue(url, works=True) as queue:
         for task in ("prune", "dream", "dream", "prove"):
             await queue.defer(task, SCOPE)
         for _ in range(2):
@@ -99,13 +105,28 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
 
 
+async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url):
+    async with PostgresQueue(url) as queue:
+        for scope in (SCOPE, OTHER):
+            await queue.defer("dream", scope)
+        assert await depths(queue) == {("memory", "waiting"): 2}
+    mine = f"{url}&options=-c%20heedful.tenant={SCOPE.tenant}"
+    for table in ("jobs", "events"):
+        tell = f"select 1 from procrastinate_{table}"
+        assert [len(rows(by, tell)) for by in (url, mine, all_of(url))] == [0, 1, 2]
+    changes = "update procrastinate_jobs set priority = 9", "delete from procrastinate_jobs"
+    for change in changes:
+        rows(mine, change)
+    assert len(jobs(url)) == 1
+
+
 async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkeypatch):
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     monkeypatch.setattr(queued, "POLL", 0.05)
     store = open_store(url)
     (one,) = await put(store, SCOPE, "pot")
     down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
-    async with PostgresQueue(url) as queue:
+    async with PostgresQueue(url, works=True) as queue:
         await queue.defer("reflect", SCOPE, digest=one)
         async with at_work(queue, Tools(store, down), heard):
             await until(lambda: "given up" in str(heard.lines))
@@ -119,7 +140,7 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, hear
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     store = open_store(url)
     (one,) = await put(store, SCOPE, "pot")
-    async with PostgresQueue(url) as queue:
+    async with PostgresQueue(url, works=True) as queue:
 
         async def down(messages):
             if len(heard.of("reflect")) == 1:
@@ -135,7 +156,7 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, hear
 
 
 async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
-    async with PostgresQueue(url) as queue:
+    async with PostgresQueue(url, works=True) as queue:
         await queue.defer("dream", SCOPE)
         stale(url, "task_name = 'heedful.dream'")
         await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
@@ -143,7 +164,7 @@ async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
         await queue.defer("prune", OTHER)
         stale(url, "task_name = 'heedful.prune'")
         tried = f"update procrastinate_jobs set attempts = {doing.TRIES - 1}"
-        rows(url, f"{tried} where task_name = 'heedful.prune'")
+        rows(all_of(url), f"{tried} where task_name = 'heedful.prune'")
         assert await depths(queue) == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
         await queue.work(Tools(open_store(url)), once=True, listener=heard)
         assert (await depths(queue))["memory", "failed"] == 1
@@ -155,7 +176,7 @@ async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(url, heard
     monkeypatch.setattr(queued, "BEAT", 0.05)
     monkeypatch.setattr(queued, "ANSWER", 0.5)
     tools = Tools(open_store(url))
-    async with PostgresQueue(url) as queue, at_work(queue, tools, heard):
+    async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):
         await queue.defer("prove", SCOPE)
         await until(heard.ended)
         name = rows(url, "select current_database()")[0][0]
@@ -178,7 +199,7 @@ async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard)
     tools = Tools(open_store(url), keep=9)
     for scope in (SCOPE, OTHER):
         await tools.memory(scope).remember("k", "one")
-    async with PostgresQueue(url) as queue, at_work(queue, tools, heard):
+    async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):
         await until(lambda: len(heard.ended()) == 6)
     assert sorted(heard.ended()) == ["dream"] * 2 + ["prove"] * 2 + ["prune"] * 2
 
@@ -192,7 +213,7 @@ async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monke
         await asyncio.sleep(600)
 
     (one,) = await put(store, SCOPE, "pot")
-    async with PostgresQueue(url) as queue:
+    async with PostgresQueue(url, works=True) as queue:
         async with at_work(queue, Tools(store, Function(slow)), heard) as working:
             await asked.wait()
         assert working.cancelled()
@@ -246,7 +267,7 @@ def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
     assert f"{waiting} 1.0" in api.get("/metrics", key="").text
 
     async def worked():
-        async with PostgresQueue(url) as worker:
+        async with PostgresQueue(url, works=True) as worker:
             await worker.work(Tools(open_store(url)), once=True)
 
     api.run(worked())

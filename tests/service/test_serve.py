@@ -1,6 +1,7 @@
 """`heedful serve` as a process: it says where it is, ends well, and survives being killed."""
 
 import json
+import os
 import resource
 import signal
 import socket
@@ -16,8 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
+from heedful.service.setup import Setup
+from heedful.store import open_store
+from tests.postgres import rows
 from tests.service.running import WAITING, Service, running
-from tests.service.support import problem
+from tests.service.support import Api, problem, served
 
 SLOW = """
 import time
@@ -30,6 +34,35 @@ def slow(candidate, context):
     return []
 """
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
+
+
+@pytest.mark.parametrize(
+    ("harm", "status", "code"),
+    [
+        (os.remove, 503, "store_unavailable"),
+        (lambda path: path.write_bytes(b""), 500, "store_corrupt"),
+    ],
+)
+def test_a_database_that_is_lost_underneath_is_not_ready(tmp_path, caplog, harm, status, code):
+    with served(tmp_path) as api:
+        assert api.get("/readyz").status_code == 200
+        harm(tmp_path / "heedful.db")
+        for _ in range(3):
+            problem(api.post("/v1/reflections", json=LESSON), status, code)
+        assert api.get("/readyz").status_code == 503
+    assert len([one for one in caplog.records if one.levelname == "ERROR"]) == 1
+
+
+def test_a_server_that_takes_no_writes_is_not_ready(postgres):
+    api = Api(Setup(open_store(postgres.service)))
+    assert api.get("/readyz").status_code == 200
+    ((name,),) = rows(postgres.superuser, "select current_database()")
+    rows(postgres.superuser, f"alter database {name} set default_transaction_read_only = on")
+    lost = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s"
+    rows(postgres.superuser, f"{lost} and usename = 'heedful'", name)
+    assert api.get("/readyz").status_code == 503
+    problem(api.post("/v1/reflections", json=LESSON), 503, "store_unavailable")
+    api.close()
 
 
 def commands(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -43,7 +43,7 @@ from heedful.store import (
     transfer,
 )
 from heedful.store.records import Head, StoredEpisode
-from heedful.store.store import Call, Store, keep_answer, read_call
+from heedful.store.store import Call, Store, check_writes, keep_answer, read_call
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
@@ -251,6 +251,7 @@ async def of_calls(story: Story) -> None:
     assert (await read(keys.find, other.id)) == (other, "hash")
     with pytest.raises(Conflict, match="a key with the id 000000000000"):
         await write(keys.insert, other, "hash")
+    await write(check_writes)
     assert await read(keys.any_key)
     assert (await write(keys.revoke, key.id)).revoked
     assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}

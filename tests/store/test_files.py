@@ -37,10 +37,12 @@ def path(tmp_path):
     return file
 
 
-async def test_an_empty_file_is_a_new_database_and_memory_is_its_stores_own(tmp_path):
-    (tmp_path / "new.db").touch()
-    await commit(tmp_path / "new.db")
-    assert await read(tmp_path / "new.db") == 1
+async def test_a_new_file_is_its_owners_an_empty_one_is_damaged_and_memory_is_its_stores_own(path):
+    assert (path.stat().st_mode & 0o777, os.listdir(path.parent)) == (0o600, ["a.db"])
+    path.write_bytes(b"")
+    for attempt in (commit, read):
+        with pytest.raises(StoreCorrupt, match="is empty"):
+            await attempt(path)
     with opened(":memory:") as store, opened(":memory:") as other:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
         assert await other.read(SCOPE, loops.newest, 9) == []
@@ -105,6 +107,56 @@ with opened(sys.argv[1]) as store:
     except StoreUnavailable as error:
         print(error)
 """
+CHANGED = """
+import asyncio, os, shutil, sys
+from heedful.errors import StoreError
+from heedful.store import loops
+from tests.store.support import *
+
+async def writes(store, id):
+    try:
+        await store.write(SCOPE, loops.commit, report(id, 1), "me")
+        return "written"
+    except StoreError as error:
+        return type(error).__name__
+
+async def main(path, change):
+    with opened(path) as store:
+        said = [await writes(store, "b")]
+        os.rename(path, path + ".kept")
+        shutil.copy(path + ".kept", path)
+        if change == "deleted":
+            os.remove(path)
+        if change in ("empty", "read-only"):
+            os.rename(path, path + ".new")
+            os.rename(path + ".kept", path)
+        if change == "read-only":
+            os.chmod(path, 0o444)
+        elif change == "empty":
+            os.truncate(path, 0)
+        print(*said, await writes(store, "c"))
+
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("deleted", "StoreUnavailable"),
+        ("replaced", "StoreUnavailable"),
+        ("read-only", "StoreUnavailable"),
+        ("empty", "StoreCorrupt"),
+    ],
+)
+def test_a_file_that_changes_underneath_takes_no_writes(path, change, error):
+    for one in path.parents[:3]:
+        one.chmod(0o777)
+    if os.getuid() == 0:
+        os.chown(path, 65534, 65534)
+    assert ended(python(CHANGED, path, change)).split() == ["written", error]
 
 
 async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_path):

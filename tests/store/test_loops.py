@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from heedful.store import loops as loop_store
 from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store, storable
-from tests.engines import IN_SOAK
+from tests.engines import IN_SOAK, changed
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -190,14 +191,29 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
 def test_a_driver_elsewhere_keeps_its_lease_and_one_here_keeps_working():
     here = new_owner()
     host, _, rest = here.partition("|")
-    assert alive(f"{host}x|{rest}", 100.0, 99.9)
-    assert not alive(f"{host}x|{rest}", 100.0, 100.0)
-    assert not alive("", 100.0, 0.0)
-    assert not alive(here, 100.0, 0.0)  # in this process, and not at work
+    assert alive(f"{host}x|{rest}", 0.1)
+    assert not alive(f"{host}x|{rest}", 0.0)
+    assert not alive("", 10.0)
+    assert not alive(here, 10.0)  # in this process, and not at work
     enter(here)
-    assert alive(here, 0.0, 100.0)  # at work: its lease does not matter
+    assert alive(here, -100.0)  # at work: its lease does not matter
     leave(here)
-    assert not alive(f"{host}|{2**22 + 1}|x", 1e12, 0.0)  # no process has this number
+    assert not alive(f"{host}|{2**22 + 1}|x", 10.0)  # no process has this number
+
+
+async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store(
+    store, owner, monkeypatch
+):
+    elsewhere, hour = f"elsewhere|{owner.partition('|')[2]}", time.time() + 3_600
+    await commit(store, report("b", 1), owner)
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: hour)
+        await claim(store, "a", Head("task"), elsewhere)
+        await store.write(SCOPE, loop_store.beat, "a", 1)
+    (held,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
+    assert 0 < held["held_for"] <= LEASE_SECONDS
+    changed(store.url, "update loop set lease = lease + 3600")  # as if the store had run ahead
+    assert (await claim(store, "a", Head("task"), owner)).epoch == 2
 
 
 async def test_an_ended_loop_is_free_at_once(store, owner):

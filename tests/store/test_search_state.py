@@ -181,7 +181,7 @@ class Searched(RuleBasedStateMachine):
                 continue
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
-            mark: Any = {"mark": f"s{corpus[0]['id']}x"}
+            mark: Any = {"mark": f"s{corpus[0]['place']}x"}
             count = lambda db, _, mark=mark: search_store.count_texts(db, mark, WORDS)  # noqa: E731
             found = asyncio.run(self.stores[1].read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}

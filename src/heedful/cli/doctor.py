@@ -36,13 +36,13 @@ EXTRAS: dict[str, tuple[str, str]] = {
 }
 UNFIT = "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
-# Tables of heedful, without those that belong to no tenant.
+# Tables of heedful and its queue, without those that belong to no tenant.
 TABLES = """
 select c.relname::text as name, c.relrowsecurity and exists (
   select from pg_policy p where p.polrelid = c.oid
 ) as locked
 from pg_class c where c.relnamespace = 'heedful'::regnamespace and c.relkind = 'r'
-  and c.relname not in ('schema_version', 'queue_version') and c.relname not like 'procrastinate%'
+  and c.relname not in ('schema_version', 'queue_version')
 order by 1
 """
 

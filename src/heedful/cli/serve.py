@@ -279,7 +279,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             if values.db.startswith(POSTGRES):
                 from heedful.service.worker import PostgresQueue
 
-                queue = await stack.enter_async_context(PostgresQueue(values.db))
+                queue = await stack.enter_async_context(PostgresQueue(values.db, works=True))
                 await queue.work(tools, once=once, listener=listener, **options)
             else:
                 work = LocalQueue(tools, listener=listener, **options)
@@ -326,7 +326,7 @@ service_keys: Typer = group()
 audit: Typer = group()
 BY = "the command line"
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
-Entry = tuple[str, str, dict[str, Any]]  # action, subject and details of an audit entry
+Entry = tuple[str, str, dict[str, Any], list[str]]  # action, subject, details and projects
 KEYS = columns(
     "name may projects key made ends",
     projects=lambda key: key.projects or "all",
@@ -374,7 +374,7 @@ def create(
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
         return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
 
-    key, secret = _ask(make, ("key.create", name, given), new=True)
+    key, secret = _ask(make, ("key.create", name, given, project or []), new=True)
     where = f"{', '.join(key.projects) or 'all projects'} of tenant {config.settings().tenant}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
@@ -392,7 +392,7 @@ def list_keys() -> int:
 @service_keys.command()
 def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key: every service refuses it. `quarantine revoke` then removes what it wrote."""
-    entry: Entry = ("key.revoke", keys.id_of(id), {})
+    entry: Entry = ("key.revoke", keys.id_of(id), {}, [])
     key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
     then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)

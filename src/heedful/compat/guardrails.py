@@ -233,6 +233,7 @@ class GuardedLoops:
     With a `memory` of the same store and scope, lessons of finished loops are stored.
     `overriding(loop_id, rule)` is called before an override is written. If `vouched` is false,
     reported scores and tags do not count as measured, and lessons based on them are quarantined.
+    The reason of an override also notes the name that the caller `named`.
     """
 
     store: Store
@@ -242,6 +243,7 @@ class GuardedLoops:
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
     vouched: bool = True
+    named: str = ""
 
     @classmethod
     def of(cls, store: GuardedLoops | Store | str, **more: Any) -> GuardedLoops:
@@ -352,6 +354,7 @@ class GuardedLoops:
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused. Raises OverrideRefused."""
         (stored,) = await self._read([id])
+        why = "; ".join(filter(None, (why, self.named and f"named by the caller: {self.named}")))
         last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why), *last)

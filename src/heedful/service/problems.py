@@ -121,7 +121,7 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     problem = of(error)
     if problem.status >= 500 and error is not problem:
         # Without the path, which may contain private data. The log line of the request follows.
-        if not isinstance(error, errors.StoreUnavailable):
+        if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
             trace = "".join(traceback.format_exception(error))
             log.error("%s\n%s", problem.code, redact(trace))
         elif REPEATS.allows(line := redact(" ".join(str(error).split()))):

@@ -50,6 +50,8 @@ def _not_too_deep(value: Any) -> Any:
 def _loop_name(loop: str) -> str:
     if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
         raise ValueError("it must be 1 to 200 printable characters, without a secret")
+    if loop.endswith("/explain") or not {".", ".."}.isdisjoint(loop.split("/")):
+        raise ValueError("it must not end with /explain or have a part . or ..: no route reads it")
     return loop
 
 
@@ -66,7 +68,8 @@ Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
 MemoryKey = Annotated[Text, Field(max_length=200)]
-LoopName = Annotated[Name, AfterValidator(_loop_name)]
+READABLE = AfterValidator(_loop_name)
+LoopName = Annotated[Name, READABLE]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]

@@ -43,6 +43,7 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.NotJournalable: (422, "not_journalable"),
     errors.StoreError: (500, "store_error"),
     errors.StoreUnavailable: (503, "store_unavailable"),
+    errors.StoreCorrupt: (500, "store_corrupt"),
     errors.StoreOlder: (503, "store_older"),
     errors.StoreInDoubt: (503, "store_in_doubt"),
     errors.LeaseLost: (409, "at_work"),

@@ -14,6 +14,7 @@ from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, 
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
 from heedful.errors import HeedfulError, StoreUnavailable
@@ -29,22 +30,11 @@ UPKEEP = "upkeep"
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
+# The setting with which row-level security shows a worker the jobs of all tenants.
+WORKER = "-c heedful.worker=on"
+_DEPTH = "select * from queue_depth(%(silent)s)"
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
-_DEPTH = """
-with jobs as (
-  select j.queue_name as queue, case
-      when j.status = 'todo' then 'waiting' when j.status <> 'doing' then 'failed'
-      when w.last_heartbeat >= now() - make_interval(secs => %(silent)s) then 'running'
-      else 'stalled' end as state,
-    (select max(e.at) from procrastinate_events e where e.job_id = j.id) as at
-  from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
-  where j.status in ('todo', 'doing', 'failed')
-)
-select queue, state, count(*) as number,
-  greatest(0, extract(epoch from now() - min(at)))::float8 as oldest
-from jobs group by queue, state order by queue, state
-"""
 
 
 class Backoff(BaseRetryStrategy):
@@ -57,10 +47,16 @@ class Backoff(BaseRetryStrategy):
 
 
 class PostgresQueue(jobs.Work):
-    """A job queue in the database at a `postgresql://` URL; use `async with`."""
+    """A job queue in the database at a `postgresql://` URL; use `async with`.
 
-    def __init__(self, url: str) -> None:
+    Only a queue that `works` can run jobs: it sees the jobs of all tenants.
+    """
+
+    def __init__(self, url: str, works: bool = False) -> None:
         self._conninfo = parse_url(url).conninfo
+        if works:
+            options = conninfo_to_dict(self._conninfo)["options"]
+            self._conninfo = make_conninfo(self._conninfo, options=f"{options} {WORKER}")
         self._stack = AsyncExitStack()
         # A periodic task that is up to a day late still runs.
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})

@@ -129,10 +129,16 @@ def any_key(db: Db, scope: Scope) -> bool:
     return bool(db.run("any_key").fetchone()["n"])
 
 
-def newest(db: Db, scope: Scope, limit: int, before: str = "") -> list[Key]:
-    """Return a tenant's keys, newest first; with `before` (a key's id), only older keys."""
+def newest(
+    db: Db, scope: Scope, limit: int, before: str = "", projects: Sequence[str] = ()
+) -> list[Key]:
+    """Return a tenant's keys, newest first; with `before` (a key's id), only older keys.
+
+    With `projects`, return only keys that are limited to these projects.
+    """
     values = {"tenant": scope.tenant, "cursor": before, "limit": limit}
-    return [from_row(Key, row) for row in db.run("list_keys", values)]
+    rows = db.run("list_keys", {**values, "projects": json.dumps(projects)})
+    return [from_row(Key, row) for row in rows]
 
 
 @holds("keys")
@@ -170,7 +176,7 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
+COLUMNS = ("tenant", "projects", "n", "at", "by", "action", "subject", "detail", "previous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +196,22 @@ class Verified:
 
 
 def append(
-    db: Db, tenant: str, by: str, action: str, subject: str, detail: Mapping[str, Any]
+    db: Db,
+    tenant: str,
+    by: str,
+    action: str,
+    subject: str,
+    detail: Mapping[str, Any],
+    projects: Sequence[str] = (),
 ) -> None:
-    """Add an audit row; call this in the transaction of the action."""
+    """Add an audit row; call this in the transaction of the action.
+
+    Keys that are limited to other projects than these cannot read the row.
+    """
     row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
+        "projects": json.dumps(projects),
         "n": row["n"],
         "at": time.time(),
         "by": redact(by),
@@ -206,14 +222,19 @@ def append(
     }
     values["hash"] = _hash_audit(values)
     db.insert("audit", values)
-    db.update("audit_head", {"tenant": tenant}, {"hash": values["hash"]})
 
 
-def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
-    """Return audit rows as plain data, newest first, with numbers below `before` (0: all)."""
+def audit_rows(
+    db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return audit rows as plain data, newest first, with numbers below `before` (0: all).
+
+    With `projects`, return only rows about these projects.
+    """
     values = {"tenant": scope.tenant, "before": before, "limit": limit}
-    rows = [dict(row) for row in db.run("newest_audit", values).fetchall()]
-    return [{**row, "detail": json.loads(row["detail"])} for row in rows]
+    rows = db.run("newest_audit", {**values, "projects": json.dumps(projects)}).fetchall()
+    parts = ("projects", "detail")
+    return [{**dict(row), **{name: json.loads(row[name]) for name in parts}} for row in rows]
 
 
 def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:

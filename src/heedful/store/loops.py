@@ -53,17 +53,18 @@ def leave(owner: str) -> None:
     _active.discard(owner)
 
 
-def alive(owner: str, lease: float, now: float) -> bool:
+def alive(owner: str, left: float, most: float = LEASE_SECONDS) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    A driver in this process works from `enter` to `leave`. Any other driver may be working until
-    `lease` (seconds since 1970). If it is on this host, its process must also run.
+    A driver in this process works from `enter` to `leave`. Any other driver may be working while
+    its lease has seconds `left`. If it is on this host, its process must also run. A lease with
+    more than `most` seconds is from a clock that ran ahead, so it has ended.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
-        return bool(owner) and now < lease
+        return bool(owner) and 0 < left <= most
     pid = int(rest.partition("|")[0])
-    return owner in _active if pid == os.getpid() else now < lease and _running(pid)
+    return owner in _active if pid == os.getpid() else 0 < left <= most and _running(pid)
 
 
 @cache
@@ -125,7 +126,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
     return LoopState(
         stored,
-        row["owner"] if alive(row["owner"], row["lease"], time.time()) else "",
+        row["owner"] if alive(row["owner"], row["held_for"]) else "",
         echoes(db, scope, id, window) if counted else {},
     )
 
@@ -141,22 +142,21 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     if row is None:
         _insert(db, key, head, owner, now)
     else:
-        if alive(row["owner"], row["lease"], now) and row["owner"] != owner:
+        if alive(row["owner"], row["held_for"]) and row["owner"] != owner:
             raise LeaseLost(
                 f"loop {id!r} is being driven by another process ({row['owner']}); "
                 "wait for it, or stop it"
             )
         _same(row, head, HEAD[:1])
-        lease = {"owner": owner, "lease": now + LEASE_SECONDS, "updated": now}
-        db.update("loop", {"n": row["n"]}, {**lease, "epoch": row["epoch"] + 1})
+        db.run("claim_loop", {"n": row["n"], "owner": owner, "lease": LEASE_SECONDS, "now": now})
     return read(db, scope, id)
 
 
 @holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease of the loop. Raises LeaseLost if another driver has claimed the loop."""
-    lease = time.time() + LEASE_SECONDS
-    if not db.update("loop", {**_key(scope, id), "epoch": epoch}, {"lease": lease}):
+    values = {**_key(scope, id), "epoch": epoch, "lease": LEASE_SECONDS}
+    if not db.run("renew_lease", values).rowcount:
         raise _lost(id)
 
 
@@ -342,10 +342,13 @@ def _lost(id: str) -> LeaseLost:
 
 
 def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
-    lease = now + LEASE_SECONDS if owner else 0.0
-    driven = {"owner": owner, "lease": lease, "created": now, "updated": now, "via": db.actor.via}
-    values = {**key, **_columns(head), **driven}
-    return int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
+    driven = {"owner": owner, "created": now, "updated": now, "via": db.actor.via}
+    n = int(
+        db.insert("loop", {**key, **_columns(head), **driven}, "returning n").fetchall()[0]["n"]
+    )
+    if owner:
+        db.run("renew_lease", {**key, "epoch": 1, "lease": LEASE_SECONDS})
+    return n
 
 
 def _columns(head: Head) -> dict[str, str]:
@@ -372,7 +375,7 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
 def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "seen": entry.seen, "now": now}
-    row = db.first("fence" if owner else "advance", {**values, "lease": now + LEASE_SECONDS})
+    row = db.first("fence" if owner else "advance", {**values, "lease": LEASE_SECONDS})
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             columns = _columns(entry.head)

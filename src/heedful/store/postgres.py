@@ -35,6 +35,7 @@ from heedful.errors import (
     InvalidInput,
     PackageMissing,
     RoleRefused,
+    StoreCorrupt,
     StoreError,
     StoreInDoubt,
     StoreNewer,
@@ -151,6 +152,10 @@ class Session(Db):
     def lost(self) -> bool:  # type: ignore[override]
         return self._connection.closed
 
+    def check(self) -> None:
+        if self.execute("show transaction_read_only").fetchone()[0] == "on":
+            raise StoreUnavailable(f"{self.url} is read-only; name the primary in the URL")
+
     def close(self) -> None:
         self._connection.close()
 
@@ -243,6 +248,8 @@ _WAITS: dict[type[psycopg.Error], str] = {
     "URL: ?options=-c%20statement_timeout=60s",
     errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
     errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
+    errors.DataCorrupted: "the server's files are damaged; restore a backup",
+    errors.IndexCorrupted: "the server's files are damaged; reindex them, or restore a backup",
 }
 _GONE = "the server no longer answers; see that it runs, then try again"
 _AWAY = (
@@ -256,7 +263,8 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
-            return StoreUnavailable(f"{line}: {remedy}")
+            damaged = kind in (errors.DataCorrupted, errors.IndexCorrupted)
+            return (StoreCorrupt if damaged else StoreUnavailable)(f"{line}: {remedy}")
     match error:
         case UnicodeEncodeError() | OverflowError():
             return invalid_value(error)
@@ -540,8 +548,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
 def _migrate_jobs(db: Session, part: str) -> None:
     """Migrate the job queue to the installed version of procrastinate.
 
-    Does nothing if another program owns the queue's tables. A migration of procrastinate is a
-    `post` part if its name says so, otherwise a `pre` part.
+    A migration of procrastinate is a `post` part if its name says so, otherwise a `pre` part.
     """
     try:
         from procrastinate.schema import SchemaManager
@@ -549,20 +556,20 @@ def _migrate_jobs(db: Session, part: str) -> None:
         raise PackageMissing("the queue in PostgreSQL", "procrastinate", "postgres") from error
     folder = SchemaManager.get_migrations_path()
     names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
-    there = db.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
     done = {row[0] for row in db.execute("select name from queue_version")}
-    if not there:
+    if not done:
         db.script(SchemaManager.get_schema())
         applied = names
     else:
-        ours = [name for name in names if done and name not in done]
-        applied = [n for n in ours if part in ("all", "post" if "_post_" in n else "pre")]
+        new = [name for name in names if name not in done]
+        applied = [n for n in new if part in ("all", "post" if "_post_" in n else "pre")]
         for name in applied:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())
     for name in applied:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
+    db.script(read_sql("postgres_queue.sql"))
 
 
 def vectors(db: Session) -> None:
@@ -585,7 +592,7 @@ def _grant(db: Session, role: str) -> None:
     """Create `role` if it does not exist; let it read and write rows under row-level security.
 
     This includes tables that a later migration creates. The role may add audit rows, but not change
-    them.
+    them or their head.
     """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
@@ -600,6 +607,7 @@ def _grant(db: Session, role: str) -> None:
         alter default privileges in schema {SCHEMA} grant usage, select on sequences to {name};
         revoke insert, update, delete on schema_version, queue_version from {name};
         revoke update, delete on audit from {name};
+        revoke insert, update, delete on audit_head from {name};
         grant usage, select on all sequences in schema {SCHEMA} to {name};
         grant execute on all functions in schema {SCHEMA} to {name}
     """)

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
 from weakref import finalize
@@ -24,10 +24,47 @@ T = TypeVar("T")
 GROUP = 256
 
 
+MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection
+
+
+class Place:
+    """The path of an open database, which must stay the file that was opened first.
+
+    SQLite writes on into a file that was deleted or replaced, and these writes are lost.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path: str = path if path == MEMORY_ONLY else os.path.realpath(path)
+        self.opened: tuple[int, int] | None = None
+
+    def check(self, writes: bool = True) -> None:
+        """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for `writes`."""
+        if self.path == MEMORY_ONLY:
+            return
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            found = None
+        here = found and (found.st_dev, found.st_ino)
+        self.opened = self.opened or here
+        if found is None or here != self.opened:
+            what = "replaced" if found else "deleted"
+            todo = "move the file back, or restart what uses it"
+            raise errors.StoreUnavailable(f"{self.path} was {what} while it was open; {todo}")
+        if not found.st_size:
+            raise errors.StoreCorrupt(f"{self.path} is empty, not a database; {RESTORE}")
+        if writes and not os.access(self.path, os.W_OK):
+            raise errors.StoreUnavailable(f"{self.path}: {_CAUSES[sqlite3.SQLITE_READONLY]}")
+
+
 class Connection(sqlite3.Connection, Db):
     """A connection to SQLite that can run named statements."""
 
     dialect: Dialect = "sqlite"
+    place: Place = Place(MEMORY_ONLY)
+
+    def check(self) -> None:
+        self.place.check()
 
     def close(self) -> None:
         self.lost = True
@@ -103,6 +140,7 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         values.append(None)
         with _Savepoint(db, job):
             values[-1] = job.work(db)
+    db.check()
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
         if not job.done():
@@ -121,6 +159,7 @@ _CAUSES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+RESTORE = "restore a copy, or move it away"
 # The errors that `translate_error` translates.
 MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
@@ -134,7 +173,7 @@ def translate_error(error: BaseException) -> BaseException:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE:
         ours: errors.StoreError = errors.StoreCorrupt(
-            f"{error}: the file is damaged or no database; restore a copy, or move it away"
+            f"{error}: the file is damaged or no database; {RESTORE}"
         )
     elif isinstance(error, OSError) or code in _CAUSES:
         ours = errors.StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
@@ -166,12 +205,11 @@ class File:
     """Access to one SQLite file, with one thread for all writes and one for all reads."""
 
     def __init__(self, path: str, busy_seconds: float) -> None:
-        # A database in memory belongs to one connection.
-        alone = path == ":memory:"
-        opens = partial(connect, path if alone else os.path.abspath(path), busy_seconds, path)
+        self._place = Place(path)
+        opens = partial(connect, path, busy_seconds, self._place)
         reads = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
-        self.reader: Thread = self.writer if alone else Thread(reads, writes=False)
+        self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
@@ -187,72 +225,81 @@ class File:
         """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, self.reader):
             thread.close()
+        self._place.opened = None
 
 
-def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) -> Connection:
+def connect(
+    path: str, busy_seconds: float, place: Place | None = None, reads: bool = False
+) -> Connection:
     """Open the file `path` and upgrade its schema if necessary; with `reads`, only for reading.
 
+    If there is no file, create it. If `place` has been opened before, it must still be this file.
     Raises StoreUnavailable if the file cannot be opened. Other errors of SQLite are not translated.
     """
+    place = place or Place(path)
+    name, alone = place.path, path == MEMORY_ONLY
     try:
+        if place.opened:
+            place.check(writes=False)
+        elif not (alone or os.path.exists(name)):
+            _create(name)
         db = sqlite3.connect(
-            path, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
+            name, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
         )
-    except sqlite3.OperationalError as error:
+    except (OSError, sqlite3.OperationalError) as error:
         todo = "check that its folder exists and is writable"
-        raise errors.StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
-    db.row_factory, db.url = sqlite3.Row, url or path
+        raise errors.StoreUnavailable(f"{name} cannot be opened, {error}; {todo}") from error
+    db.row_factory, db.url, db.place = sqlite3.Row, path, place
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
-        db.execute("begin")  # one snapshot: another process may be creating the schema right now
-        current = _is_current(db, path)
-        db.execute("commit")
-        if not current:
-            _write_ahead(db, time.monotonic() + busy_seconds)
-            _migrate(db, path)
+        db.create_function("store_clock", 0, time.time)
+        place.check(writes=False)
+        if alone or _is_older(db, path):
+            _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
         failed.pop_all()
     return db
 
 
-def _write_ahead(db: Connection, deadline: float) -> None:
-    """Switch to a write-ahead log; retry until `deadline`, because SQLite itself does not."""
-    while True:
-        try:
+def _create(path: str) -> None:
+    """Make a database that only its owner may read, whole or not at all.
+
+    A file at `path` is never half made, so an empty one has lost its data.
+    """
+    new = f"{path}.{os.urandom(6).hex()}.new"
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None, factory=Connection)) as db:
             db.execute("pragma journal_mode = wal")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            return
+            _migrate(db)
+        with suppress(FileExistsError):  # another process was faster
+            os.link(new, path)
+    finally:
+        os.unlink(new)
 
 
-def _is_current(db: Connection, path: str) -> bool:
-    """Return True if the schema is up to date. Raises StoreNewer, StoreCorrupt."""
-    application = db.execute("pragma application_id").fetchone()[0]
-    version = db.execute("pragma user_version").fetchone()[0]
-    tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
-    if application != APPLICATION and (tables or version):
+def _is_older(db: Connection, path: str) -> bool:
+    """Return True if the schema is older than `SCHEMA`. Raises StoreNewer, StoreCorrupt."""
+    if db.execute("pragma application_id").fetchone()[0] != APPLICATION:
         raise errors.StoreCorrupt(f"{path} is another program's database; name another file")
+    version = db.execute("pragma user_version").fetchone()[0]
     if version > SCHEMA:
         raise errors.StoreNewer(
             f"{path} has schema {version}, this heedful knows {SCHEMA}; upgrade heedful to open it"
         )
-    return bool(version == SCHEMA)
+    return bool(version < SCHEMA)
 
 
-def _migrate(db: Connection, path: str) -> None:
+def _migrate(db: Connection) -> None:
     db.execute("begin immediate")
-    if not _is_current(db, path):  # another process may have come first
-        version = db.execute("pragma user_version").fetchone()[0]
-        for number in range(version + 1, SCHEMA + 1):
-            for statement in _statements(f"sqlite_{number:04}.sql"):
-                db.execute(statement)
-        db.execute(f"pragma application_id = {APPLICATION}")
-        db.execute(f"pragma user_version = {SCHEMA}")
+    version = db.execute("pragma user_version").fetchone()[0]  # another process may come first
+    for number in range(version + 1, SCHEMA + 1):
+        for statement in _statements(f"sqlite_{number:04}.sql"):
+            db.execute(statement)
+    db.execute(f"pragma application_id = {APPLICATION}")
+    db.execute(f"pragma user_version = {SCHEMA}")
     db.execute("commit")
 
 

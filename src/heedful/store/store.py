@@ -90,6 +90,10 @@ class Db:
         """Run a SQL statement with the values of its named parameters; return the result."""
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Check that the database accepts writes. Raises StoreUnavailable, StoreCorrupt."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Close the connection; closing it twice does no harm."""
         raise NotImplementedError
@@ -580,6 +584,12 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.run("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
         raise LeaseLost("the same call is being answered right now; try again")
+
+
+@holds()
+def check_writes(db: Db, scope: Scope) -> None:
+    """Check that the database accepts writes. Raises StoreError."""
+    db.check()
 
 
 class Store:

@@ -276,6 +276,7 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         plain["last_seen"] = record.last_seen or now
         plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
         plain["meta"] = json.dumps(redact_data(plain["meta"]))
+        plain["id"] = db.all("next_lesson", scope)[0]["id"]
         rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
     lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
     written = [_write_example(db, lesson, one) for one in record.examples]
@@ -301,9 +302,9 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
         "trust": one.trust,
         "lesson": text,
         "words": storable(one.words),
-        "at": one.at or lesson["now"],
+        "now": one.at or lesson["now"],
     }
-    id = db.insert("example", values, "returning id").fetchall()[0]["id"]
+    id = db.run("insert_example", values).fetchall()[0]["id"]
     for source in set(map(storable, one.sources)) or {""}:
         db.insert("origin", {"example": id, "source": source, "scope": lesson["scope"]})
     if one.author and text == lesson["text"] and not lesson["author"]:
@@ -313,21 +314,16 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
 
 # The tables to which other tables refer are written first.
 FIRST = ("loop", "reflection", "example", "dream")
-# Tables that are not copied: `_AFTER` fills them.
-LEFT_OUT = ("corpus", "sqlite_sequence")
+# Columns of SQLite that are not copied.
+LEFT_OUT = ("tenant", "changed", "place")
 # The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
+    "corpus": "tenant_of(t.scope)",
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
-# Writes the rows that PostgreSQL's triggers would write one at a time.
-_AFTER = """
-insert into corpus (scope, tenant, texts, length)
-select scope, tenant, count(*) filter (where indexed),
-  coalesce(sum(length(words)) filter (where indexed), 0)
-from example group by scope, tenant;
-update vector set indexed = e.indexed from example e where e.id = vector.example
-"""
+# Writes what PostgreSQL's triggers would write one row at a time.
+_AFTER = "update vector set indexed = e.indexed from example e where e.id = vector.example"
 
 
 class Table(NamedTuple):
@@ -349,13 +345,13 @@ def tables() -> tuple[Table, ...]:
     db = connect(":memory:", BUSY_SECONDS)
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     found = {}
-    for (name,) in db.execute(f"{sql} and name not in {LEFT_OUT} order by name"):
+    for (name,) in db.execute(f"{sql} order by name"):
         info = db.execute(f"select name, type, pk from pragma_table_info('{name}')").fetchall()
         owner = db.execute(f"select * from pragma_foreign_key_list('{name}')").fetchone()
         tenant = _TENANTS.get(name, "t.tenant")
         if "tenant" not in [row["name"] for row in info] and owner:
             tenant = "(select tenant from {table} where {to} = t.{from})".format(**owner)
-        columns = [row["name"] for row in info if row["name"] not in ("tenant", "changed")]
+        columns = [row["name"] for row in info if row["name"] not in LEFT_OUT]
         keys = [row["name"] for row in info if row["pk"] == 1 and row["type"].lower() == "integer"]
         number = keys[0] if keys and keys[0] in ("n", "id") else ""
         found[name] = Table(name, (*columns, "tenant"), tenant, number)
@@ -381,12 +377,13 @@ def copy(source: str, target: str) -> dict[str, int]:
             if target.startswith(POSTGRES):
                 db.execute("begin")
                 return _copy_rows(db, target)
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
             with closing(sqlite3.connect(target)) as copied:
                 db.backup(copied)
                 names = [table.name for table in tables()]
                 sql = "select count(*) from "
                 return {name: copied.execute(sql + name).fetchone()[0] for name in names}
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise translate_error(error) from error
 
 
@@ -416,7 +413,7 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
             db.create_function("tenant_of", 1, tenants.get)
             counts = {table.name: _copy_table(db, copied, table) for table in tables()}
             copied.script(_AFTER)
-            _number(db, copied)
+            _number(copied)
             copied.end("commit")
             return counts
     except postgres.MISHAPS as error:
@@ -439,13 +436,10 @@ def _copy_table(db: Any, copied: Any, table: Table) -> int:
     return written
 
 
-def _number(db: Any, copied: Any) -> None:
+def _number(copied: Any) -> None:
     """Let the copy continue the numbers of the source."""
-    sql = "select seq from sqlite_sequence where name = 'example'"
-    highest = {"example": int(db.execute(sql).fetchone()[0])}
     for table in tables():
         if key := table.number:
             sequence = f"pg_get_serial_sequence('{table.name}', '{key}')"
-            last = f"greatest(max({key}), {highest.get(table.name, 0)})"
-            rows = f"(select {last} as n from {table.name}) as last"
-            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
+            last = f"from {table.name} having max({key}) > 0"
+            copied.script(f"select setval({sequence}, max({key})) {last}")

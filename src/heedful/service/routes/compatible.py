@@ -20,12 +20,12 @@ from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing, json_of
 from heedful.service.problems import Problem
-from heedful.service.schemas import Name, Share
+from heedful.service.schemas import READABLE, Name, Share
 from heedful.store import lessons
 from heedful.traces.episode import Ended
 
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME)]
+_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME), READABLE]
 LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.LONGEST_NAME)]
 Identifier = Annotated[str | int, AfterValidator(str)]  # a number becomes text
 LongText = Annotated[str, Field(max_length=1_000_000)]
@@ -41,7 +41,7 @@ class Named(BaseModel):
 
 
 class Flags(Named):
-    """Limits to override; `override_by` is the actor, by default the name of the key."""
+    """Limits to override. The actor is the key; the record of it notes the name `override_by`."""
 
     override_fatigue: bool = False
     override_max_reruns: bool = False
@@ -195,12 +195,11 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    by = {"override_by": body.override_by or caller.key.name}
-    loop = getattr(body, "loop_id", "")
-    return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller, loop)}
+    loops = _loops(caller, getattr(body, "loop_id", ""), body.override_by or "")
+    return {**body.model_dump(exclude=WHO), "override_by": caller.by, "store": loops}
 
 
-def _loops(caller: Caller, loop: str = "") -> guardrails.GuardedLoops:
+def _loops(caller: Caller, loop: str = "", named: str = "") -> guardrails.GuardedLoops:
     setup = caller.setup
     pinned = setup.pinned(caller.scope, loop)
     return guardrails.GuardedLoops(
@@ -209,8 +208,9 @@ def _loops(caller: Caller, loop: str = "") -> guardrails.GuardedLoops:
         setup.guardrails,
         setup.judge,
         caller.memory,
-        lambda loop, rule: caller.record("loop.override", loop, rule=rule),
+        lambda loop, rule: caller.record("loop.override", loop, rule=rule, named=named),
         vouched="approve" in caller.key.may or caller.key.id in pinned.keys,
+        named=named,
     )
 
 

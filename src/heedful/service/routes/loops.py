@@ -40,6 +40,7 @@ from heedful.store import loops as loop_store
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
+NewId = Annotated[schemas.LoopName, Path(description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")]
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": Document}}
 
@@ -81,7 +82,7 @@ async def waiting(caller: Caller, loop: Loop) -> str:
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
-async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
+async def begin(id: NewId, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
     options = body.model_dump(exclude={"tenant", "task", "policy"})
     options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals

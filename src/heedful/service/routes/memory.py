@@ -189,7 +189,7 @@ async def edit(
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
-    caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
+    caller.record("reflection.edit", str(id), **detail)
     change = body.model_dump(include={"pinned", "apart", "restored"})
     arguments = (if_match.strip().strip('"'), caller.by, body.why)
     return _with_etag(await caller.write(patterns.amend, id, *arguments, **change), response)
@@ -217,7 +217,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     `key:ID` removes all that a key wrote to the project.
     """
     if not body.dry_run:
-        caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
+        caller.record("quarantine.revoke", body.source, why=body.why)
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
@@ -238,7 +238,7 @@ async def rule(
 
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
-    caller.record(f"quarantine.{ruling}", str(id), project=caller.scope.project, why=body.why)
+    caller.record(f"quarantine.{ruling}", str(id), why=body.why)
     held = caller.memory.quarantine
     decide = held.release if ruling == "release" else held.reject
     await decide([id], by=caller.by, why=body.why)

@@ -19,6 +19,7 @@ from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
+from heedful.store.store import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
 
@@ -31,12 +32,12 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """Return 200 if the store is reachable, has the right schema, and the job queue answers.
+    """Return 200 if the store accepts writes and has the right schema, and the job queue answers.
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
     setup: Setup = request.app.state.setup
-    store = await _state(setup.store.read(Scope(), key_store.any_key))
+    store = await _state(setup.store.write(Scope(), check_writes))
     work = await _state(setup.work.depth())
     ready = store == work == "ok"
     response.status_code = 200 if ready else 503
@@ -81,8 +82,12 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Rout
 
 @keys_router.get("/keys")
 async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
-    """List the keys of the tenant, newest first, without their secrets."""
-    rows = await caller.read(key_store.newest, page.limit + 1, page.cursor or "")
+    """List the keys of the tenant, newest first, without their secrets.
+
+    A caller limited to projects sees only keys that are limited to these projects.
+    """
+    limits = page.limit + 1, page.cursor or "", caller.key.projects
+    rows = await caller.read(key_store.newest, *limits)
     return Page[schemas.KeyRow].of(rows, page.limit, "id")
 
 
@@ -99,7 +104,8 @@ async def create(
         caller.needs(may, "read" if may == "recall" else may)
     request.scope["state"]["secret"] = True  # the answer is not stored
     id = key_store.new_id()
-    caller.record("key.create", body.name, id=id, projects=list(body.projects), may=list(body.may))
+    detail = {"id": id, "projects": list(body.projects), "may": list(body.may)}
+    caller.record("key.create", body.name, about=body.projects, **detail)
     fields = body.model_dump(exclude={"tenant"})
     store = caller.setup.store
     key, secret = await key_store.create(store, caller.key.tenant, **fields, by=caller.by, id=id)
@@ -113,7 +119,8 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
 
     A caller limited to projects can revoke only keys that are limited to these projects.
     """
-    caller.record("key.revoke", key_store.id_of(id))
+    known, _ = await caller.read(key_store.find, key_store.id_of(id))
+    caller.record("key.revoke", key_store.id_of(id), about=known.projects if known else ())
     revoked = await caller.write(key_store.revoke, id, caller.key.projects)
     request.app.state.callers.forget()
     return revoked
@@ -121,6 +128,10 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
 
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
-    """List the audit log of the tenant, newest first; a hash covers the previous entry's hash."""
-    rows = await caller.read(key_store.audit_rows, page.limit + 1, page.id or 0)
+    """List the audit log of the tenant, newest first; a hash covers the previous entry's hash.
+
+    A caller limited to projects sees only entries about these projects.
+    """
+    limits = page.limit + 1, page.id or 0, caller.key.projects
+    rows = await caller.read(key_store.audit_rows, *limits)
     return Page[schemas.Document].of(rows, page.limit, "n")

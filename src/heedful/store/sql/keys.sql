@@ -1,6 +1,9 @@
 -- name: list_keys
+-- With projects, list only rows that concern no other project.
 select id, tenant, name, hash, projects, may, by, at, expires, revoked from key
 where tenant = :tenant
+  and (:projects = '[]' or projects <> '[]' and not exists (
+    select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
   and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
@@ -8,18 +11,15 @@ order by at desc, id desc limit :limit;
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id
 returning id, tenant, name, hash, projects, may, by, at, expires, revoked;
 
--- name: next_audit
-insert into audit_head (tenant, n, hash) values (:tenant, 1, '')
-on conflict (tenant) do update set n = audit_head.n + 1
-returning n, hash;
-
 -- name: newest_audit
-select n, at, by, action, subject, detail, hash from audit
+select n, projects, at, by, action, subject, detail, hash from audit
 where tenant = :tenant and (:before = 0 or n < :before)
+  and (:projects = '[]' or projects <> '[]' and not exists (
+    select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
 order by n desc limit :limit;
 
 -- name: all_audit
-select tenant, n, at, by, action, subject, detail, previous, hash from audit where tenant = :tenant order by n;
+select tenant, projects, n, at, by, action, subject, detail, previous, hash from audit where tenant = :tenant order by n;
 -- name: read_answer
 select n, digest, record from answer
 where tenant = :tenant and caller = :caller and once = :once and at > :after

@@ -30,10 +30,18 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
     and trust not in ('operator', 'measured') and text <> :text
 );
 
+-- name: next_lesson
+select coalesce(
+  (select lesson from tally where tenant = :tenant and project = :project),
+  /*postgres new_base() */ /*sqlite (select base from new_scope) */
+) + 1 as id;
+
 -- name: upsert_reflection
-insert into reflection (tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
+insert into reflection (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, meta, first_seen, last_seen)
-values (:tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
+values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
+                 /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
+        :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
         case when :state in ('candidate', 'verified') and 'retire' = (
                select action from ruling
@@ -309,13 +317,17 @@ order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'veri
 limit :limit;
 
 -- name: copy_example
-insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
-select :successor, scope, task, record, digest, state, trust, lesson, at, words from example where id = :example
+insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
+select (select example + 1 from corpus c where c.scope = e.scope),
+       :successor, scope, task, record, digest, state, trust, lesson, at, words
+from example e where id = :example
 returning id;
 
 -- name: insert_example
-insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
-values (:reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
+insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
+values (coalesce((select example from corpus where scope = :scope),
+                 cast(:reflection as bigint) / 100000000 * 100000000) + 1,
+        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
 on conflict (reflection, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false

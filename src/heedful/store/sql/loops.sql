@@ -1,7 +1,16 @@
+-- Leases are set and compared by the clock of the store, which all drivers share.
+
 -- name: fence
-update loop set owner = :owner, lease = :lease, updated = :now
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n;
+
+-- name: claim_loop
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1 where n = :n;
+
+-- name: renew_lease
+update loop set lease = store_clock() + :lease
+where tenant = :tenant and project = :project and id = :id and epoch = :epoch;
 
 -- name: advance
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
@@ -9,7 +18,8 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch an
 returning n;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
+select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
+       lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: newest_loops

@@ -28,3 +28,6 @@ among as materialized (
     and (:among = '' or example in (select atom from json_each(case :among when '' then '[]' else :among end)))
 )
 select example from among where far is not null order by far, example limit :limit;
+
+-- name: next_audit
+select n, hash from next_audit(:tenant);

@@ -15,6 +15,8 @@ create function min(one bigint, other bigint) returns bigint
 language sql immutable parallel safe return least(one, other);
 create function instr(text, text) returns integer
 language sql immutable parallel safe return strpos($1, $2);
+create function store_clock() returns double precision
+language sql volatile as $$ select extract(epoch from clock_timestamp())::double precision $$;
 create domain bytewise as text collate "C";
 -- `atom` is the value if it is a whole number. The function is not inlined: row-level security would check a cast in a
 -- join first, and no index would be used.
@@ -54,10 +56,11 @@ create table vector (
 alter table vector alter data set storage external, alter near set storage plain;
 create index vector_scope on vector (tenant, project, space, indexed);
 
--- For each scope the number of searchable texts, and the characters of their words.
+-- For each scope the last id of an example, the number of searchable texts, and the characters of their words.
 create table corpus (
   scope text collate "C" primary key,
   tenant text collate "C" not null default current_setting('heedful.tenant'),
+  example bigint not null,
   texts bigint not null default 0,
   length bigint not null default 0
 );
@@ -91,9 +94,10 @@ create trigger example_indexed before insert or update of state on example for e
 create function count_text() returns trigger language plpgsql as $$
 begin
   if tg_op <> 'DELETE' then
-    insert into corpus (scope, tenant) values (new.scope, new.tenant) on conflict do nothing;
-    update corpus set texts = texts + 1, length = corpus.length + length(new.words)
-    where scope = new.scope and new.indexed;
+    insert into corpus (scope, tenant, example, texts, length)
+    values (new.scope, new.tenant, new.id, new.indexed::int, case when new.indexed then length(new.words) else 0 end)
+    on conflict (scope) do update set example = max(corpus.example, excluded.example),
+      texts = corpus.texts + excluded.texts, length = corpus.length + excluded.length;
   end if;
   if tg_op <> 'INSERT' then
     update vector set indexed = new.indexed where example = new.id and indexed <> new.indexed;
@@ -149,6 +153,28 @@ language sql stable security definer set search_path = heedful, pg_temp as $$ se
 create function keys_there() returns boolean
 language sql stable security definer set search_path = heedful, pg_temp
 as $$ select exists (select 1 from key) $$;
+
+-- The audit is append-only for the role of the service: only an added row moves the head. The lock makes appends wait for
+-- each other until the end of the transaction.
+alter function audit_added() security definer set search_path = heedful, pg_temp;
+create function next_audit(whose text) returns table (n bigint, hash text) language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('audit ' || whose, 0));
+  return query select coalesce(max(h.n), 0) + 1, coalesce(max(h.hash), '') from audit_head h where h.tenant = whose;
+end $$;
+
+-- The ids of a new scope begin after this number: 0 in the first scope, and elsewhere a random number with room for 10**8
+-- ids. This looks at the scopes of all tenants, one new scope at a time.
+create function new_base() returns bigint language plpgsql security definer set search_path = heedful, pg_temp as $$
+declare
+  base bigint := 0;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('new scope', 0));
+  while exists (select 1 from tally) and (base = 0 or base / 100000000 in (select lesson / 100000000 from tally)) loop
+    base := ceil(random() * 90000000)::bigint * 100000000;
+  end loop;
+  return base;
+end $$;
 
 -- Maintenance needs the names of the scopes of all tenants.
 create function scopes_there(waiting boolean) returns table (tenant text, project text)

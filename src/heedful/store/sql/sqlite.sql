@@ -13,7 +13,7 @@ select exists (select 1 from key) as n;
 
 -- name: read_corpus
 -- In the index, the words of the scope begin with `mark`.
-select 's' || id || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
+select 's' || place || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
 
 -- name: count_terms
 select value as term,
@@ -33,3 +33,6 @@ from json_each(:terms);
 select example, data from vector
 where tenant = :tenant and project = :project and space = :space and changed > :since
 order by changed;
+
+-- name: next_audit
+select coalesce(max(n), 0) + 1 as n, coalesce(max(hash), '') as hash from audit_head where tenant = :tenant;

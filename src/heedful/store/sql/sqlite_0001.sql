@@ -13,28 +13,28 @@ create table vector (
 );
 create index vector_changed on vector (tenant, project, space, changed);
 
-insert into sqlite_sequence (name, seq) values ('example', 0);
-
--- For each scope the number of searchable texts, and the characters of their words. In the index each word begins with
--- the number of its scope, so that a search reads no other scope. `changed` numbers the vectors in the order in which they
+-- For each scope the last id of an example, the number of searchable texts, and the characters of their words. In the
+-- index each word begins with the number of its scope, so that a search reads no other scope. `changed` numbers the vectors in the order in which they
 -- became searchable, so that a reader can continue after the last number that it read.
 create table corpus (
-  id integer primary key,
+  place integer primary key,
   scope text not null unique,
+  example integer not null,
   texts integer not null default 0,
   length integer not null default 0,
   changed integer not null default 0
 );
 
 create view recallable as
-select e.id, replace(' ' || e.words, ' ', ' s' || c.id || 'x') as words
+select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words
 from example e join corpus c on c.scope = e.scope where e.indexed;
 create virtual table example_fts using fts5 (
   words, content = 'recallable', content_rowid = 'id', detail = none, columnsize = 0, tokenize = 'ascii'
 );
 
 create trigger example_added after insert on example begin
-  insert into corpus (scope) select new.scope where not exists (select 1 from corpus where scope = new.scope);
+  insert into corpus (scope, example) values (new.scope, new.id)
+  on conflict (scope) do update set example = new.id;
   update example set indexed = 1 where id = new.id and state in ('candidate', 'verified')
     and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection);
 end;
@@ -72,3 +72,12 @@ when (select indexed from example where id = new.example) begin
   update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
   where example = new.example;
 end;
+
+-- The ids of a new scope begin after `base`: 0 in the first scope, and elsewhere a random number with room for 10**8 ids.
+create view new_scope as
+with recursive pick (base) as (
+  select case when exists (select 1 from tally) then (1 + abs(random() % 90000000)) * 100000000 else 0 end
+  union all select (1 + abs(random() % 90000000)) * 100000000 from pick
+  where base in (select lesson / 100000000 * 100000000 from tally)
+)
+select base from pick where base not in (select lesson / 100000000 * 100000000 from tally) limit 1;

@@ -135,11 +135,13 @@ create index reflection_useful on reflection (
   useful, importance, max(last_seen, last_shown), id
 );
 
--- The number of lessons of a scope, so that no query counts the lessons.
+-- The number of lessons of a scope, so that no query counts the lessons, and `lesson`, the last id. The ids of a scope, of
+-- lessons and of examples, follow each other from a random one: they tell nothing about other tenants.
 create table tally (
   tenant text not null,
   project text not null,
   lessons integer not null,
+  lesson integer not null default 0,
   primary key (tenant, project)
 ) without rowid;
 
@@ -160,9 +162,9 @@ create index occurrence_at on occurrence (reflection, at);
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
 -- lesson that came with the example. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
--- a loop that was shown a deleted example must not seem to have been shown another one.
+-- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
-  id integer primary key autoincrement,
+  id integer primary key,
   reflection integer not null references reflection (id) on delete cascade,
   scope text not null,
   task text not null,
@@ -367,10 +369,11 @@ create table key (
   revoked real
 ) without rowid;
 
--- An action through a service, written in the transaction of the action. `hash` covers the row and the hash of the
--- previous row, so that a check finds a changed or removed row.
+-- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`. `hash`
+-- covers the row and the hash of the previous row, so that a check finds a changed or removed row.
 create table audit (
   tenant text not null,
+  projects text not null,
   n integer not null,
   at real not null,
   by text not null,
@@ -381,7 +384,7 @@ create table audit (
   hash text not null,
   primary key (tenant, n)
 ) without rowid;
--- The number of audit rows and the hash of the last row, so that a check finds its removal too.
+-- The number of audit rows and the hash of the last row, so that a check finds its removal too. A trigger keeps it.
 create table audit_head (
   tenant text not null primary key,
   n integer not null,
@@ -436,8 +439,8 @@ create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
 create trigger reflection_added after insert on reflection begin
-  insert into tally (tenant, project, lessons) values (new.tenant, new.project, 1)
-  on conflict (tenant, project) do update set lessons = tally.lessons + 1;
+  insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
 end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
@@ -447,6 +450,12 @@ end;
 create trigger exposure_shown after insert on exposure when new.shown begin
   update reflection set last_shown = max(last_shown, new.at)
   where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
+
+create trigger audit_added after insert on audit begin
+  insert into audit_head (tenant, n, hash) values (new.tenant, new.n, new.hash)
+  on conflict (tenant) do update set n = excluded.n, hash = excluded.hash
+  where audit_head.n = new.n - 1 and audit_head.hash = new.previous;
 end;
 
 -- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does

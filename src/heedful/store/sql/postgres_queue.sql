@@ -1,0 +1,45 @@
+-- The queue of procrastinate. Every migration applies this, because a new version of procrastinate may bring new objects.
+--
+-- A service sees the jobs of the tenant that it has set. A worker, which has set `heedful.worker`, sees the jobs of all
+-- tenants. The functions of procrastinate run as the owner: under row-level security PostgreSQL does not say which key
+-- exists already, but procrastinate must know.
+do $$
+declare
+  one text;
+begin
+  for one in
+    select oid::regclass from pg_class
+    where relnamespace = current_schema()::regnamespace and relkind = 'r' and relname like 'procrastinate%'
+  loop
+    execute format('alter table %s enable row level security', one);
+    execute format('drop policy if exists of_worker on %s', one);
+    execute format('create policy of_worker on %s using (current_setting(''heedful.worker'', true) = ''on'')', one);
+  end loop;
+  for one in
+    select oid::regprocedure from pg_proc
+    where pronamespace = current_schema()::regnamespace and proname like 'procrastinate%' and prorettype <> 'trigger'::regtype
+  loop
+    execute format('alter function %s security definer set search_path = heedful, pg_temp', one);
+  end loop;
+end $$;
+drop policy if exists of_tenant on procrastinate_jobs;
+create policy of_tenant on procrastinate_jobs using (args ->> 'tenant' = (select current_setting('heedful.tenant', true)));
+drop policy if exists of_tenant on procrastinate_events;
+create policy of_tenant on procrastinate_events using (job_id in (select id from procrastinate_jobs));
+
+-- The number of jobs of all tenants by queue and state, and the age of the oldest of them in seconds.
+create or replace function queue_depth(silent double precision)
+returns table (queue text, state text, number bigint, oldest double precision)
+language sql stable security definer set search_path = heedful, pg_temp as $$
+  with jobs as (
+    select j.queue_name as queue, case
+        when j.status = 'todo' then 'waiting' when j.status <> 'doing' then 'failed'
+        when w.last_heartbeat >= now() - make_interval(secs => silent) then 'running'
+        else 'stalled' end as state,
+      (select max(e.at) from procrastinate_events e where e.job_id = j.id) as at
+    from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
+    where j.status in ('todo', 'doing', 'failed')
+  )
+  select queue, state, count(*), greatest(0, extract(epoch from now() - min(at)))::float8
+  from jobs group by queue, state order by queue, state
+$$;
