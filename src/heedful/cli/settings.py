@@ -44,7 +44,7 @@ NONE = "none"  # the name of no model
 ENOUGH = 0.8  # the share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks
 
 # Options of several commands; those of all commands are in `app`.
-MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
+MOST = 2**53  # upper bound of counts and ids; a database takes no integer above 2**63
 Limit = Annotated[int, Option(min=1, max=MOST, help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]

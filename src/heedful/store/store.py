@@ -52,8 +52,8 @@ Dialect = Literal["sqlite", "postgres"]
 MEMORY = ("memory",)
 Locks = Callable[..., Sequence[str]]
 _locks: dict[Callable[..., Any], Locks] = {}
-# The `limit` of a statement that returns all rows.
-ALL = 2**31 - 1
+# The `limit` of a statement that returns all rows; no id is above it.
+ALL = 2**53
 Row = Any  # a row; its columns are reached by position and by name
 # The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the rows.
 Rows = Any
