@@ -110,7 +110,8 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     found = await memory.seen("Bash", f"> npm test\n{MISSING}")
     assert found.count == 2
     assert "pnpm test" in found.lessons[0]["text"]
-    assert "pnpm test" in str(await memory.before("Bash", {"command": "npm test"}))
+    (known,) = (await memory.before("Bash", {"command": "npm test"})).failures
+    assert (known.fix, "pnpm" in known.what) == ("Bash `pnpm test`", False)
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from heedful.cli.output import Table, answer, columns, counted, emit, following,
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
-from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
+from heedful.loop.decide import Again, Done, Reasoning, Verdict, latest_verdict, reasoning, state_after
 from heedful.loop.explain import Explanation
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
@@ -112,7 +113,7 @@ def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
         yield f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})"
     if state == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
-        yield f"open: {waiting}; run it again with --resume"
+        yield f"open: {waiting}; {_how_to_go_on(stored)}"
     elif state == "stopped":
         yield f"kept: attempt {loop.best}" if loop.best else "kept: nothing"
     yield from (f"would have changed it: {way}" for way in explanation.ways)
@@ -135,6 +136,14 @@ def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator
             yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
 
 
+def _how_to_go_on(stored: StoredLoop) -> str:
+    stage, (run, _, task) = stored.head.stage, stored.id.rpartition("/")
+    again = f"to go on, call it again with id={stage.run if stage else stored.id!r}"
+    if stage is None and run and task:
+        again += f", or if a task file has it: heedful run TASKS --run {run} --resume"
+    return again
+
+
 def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
 
@@ -151,7 +160,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         if name == "last":
             if runs := await newest_runs(memory, 1):
                 return runs[0]
-            where = f"{memory.store.url}; no pipeline has run in this scope"
+            where = f"{settings.where()}; no pipeline has run there"
             raise NotFound("loop", name, where) from None
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
@@ -225,7 +234,7 @@ def runs(
     reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
-    empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    empty = f"no run of a pipeline{f' {pipeline!r}' if pipeline else ''} in {settings.where()}"
     if not stats:
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
@@ -253,10 +262,17 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
+def _short(id: str) -> str:
+    """Return the beginning of an id that heedful made up, which is enough to name the loop."""
+    return re.sub(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z", r"\1", id)
+
+
 LOOPS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
-    loop="id",
-    task=lambda row: clean(_text(row["task"]), BRIEF),
+    loop=lambda row: _short(row["id"]),
+    task=lambda row: (
+        f"pipeline {row['task']['pipeline']}" if row["kind"] == "run" else _text(row["task"])
+    )[:BRIEF],
 )
 
 
@@ -269,7 +285,7 @@ def list_loops(
     found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
-    empty = f"no loop of a run {run!r}" if run else "no loop yet"
+    empty = f"no loop{f' of a run {run!r}' if run else ''} in {settings.where()}"
     return emit(list(map(_row, found)), LOOPS, key="loops", text=4, empty=empty)
 
 
@@ -278,6 +294,7 @@ def _row(stored: StoredLoop) -> dict[str, Any]:
     loop, usage = stored.loop, stored.loop.usage
     return {
         "id": stored.id,
+        "kind": stored.head.kind,
         "task": stored.head.task,
         "state": state_after(latest_verdict(stored.decisions)),
         "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
@@ -302,6 +319,7 @@ def _decision(one: Reasoning) -> dict[str, Any]:
 
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
+    loop=lambda one: _short(one.loop),
     why=_reason,
     overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
     fatigue=lambda one: (
@@ -335,12 +353,12 @@ def log(
     def document(one: Reasoning) -> dict[str, Any]:
         return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
 
-    options: Any = {"empty": "no decision yet", "then": then, "document": document}
+    options: Any = {"empty": f"no decision in {settings.where()}", "then": then, "document": document}
     return emit(found, shown, key="decisions", text=4, **options)
 
 
 def override(
-    loop: Annotated[str, Argument(help="The id of a loop.")],
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
     by: settings.By,
     why: settings.Why = "",
@@ -353,16 +371,17 @@ def override(
     """
     until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
-    verdict = settings.ask(
-        lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
-    )
-    run, _, task = loop.rpartition("/")
-    end = "is open; resume it in the program that ran it"
+
+    async def suspend(memory: Memory) -> tuple[StoredLoop, Verdict]:
+        stored = await loop_of(memory, loop)
+        given: Any = {**options, "store": memory.store, "scope": memory.scope}
+        return stored, await lift(stored.id, rule, **given)
+
+    stored, verdict = settings.ask(suspend)
+    end = f"is open; {_how_to_go_on(stored)}"
     if isinstance(verdict, Done):
         end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
-    elif run and task:
-        end = f"is open; heedful run TASKS --run {run} --resume continues it"
     lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
-    document = {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)}
-    words = f"{lifted}; loop {clean(loop, 200)} {end}"
-    return answer(document, words, following("why", loop))
+    document = {"loop": stored.id, "rule": rule, **options, **codec.verdict_to(verdict)}
+    words = f"{lifted}; loop {clean(stored.id, 200)} {end}"
+    return answer(document, words, following("why", stored.id))

@@ -191,12 +191,12 @@ def _answer(report: Report, asked: Collection[str]) -> int:
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
     said = Counter(report.corrections).most_common(PROBLEMS)
     lines += [f"your correction: {clean(one, 200)}" for one, _ in said]
-    lines.append(words)
+    lines += [words] if report.files else [f"no file there is named {' or '.join(FILES)}"]
     if report.forgotten:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
     for db in report.waiting.keys() - {*asked}:
         held = counted(len(report.waiting[db]), "text")
-        lines.append(f"{held} in quarantine of {db}; if you trust your own:")
+        lines.append(f"{held} in quarantine of {db}; if all your own are to be trusted:")
         for stated in OWN.items():
             more = "trust", "set", *stated, "--waiting", "--db", db
             lines.append(f"  heedful {shlex.join(more)}")

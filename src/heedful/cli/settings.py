@@ -284,6 +284,12 @@ def scope_of(values: Settings) -> Scope:
     return Scope(values.tenant, values.project)
 
 
+def where() -> str:
+    """Return the project and the database of the settings, in words."""
+    values = settings()
+    return f"project {values.project!r} of {shown(values.db)}"
+
+
 def exists(db: str) -> bool:
     return db.startswith(POSTGRES) or Path(db).exists()
 
@@ -292,8 +298,10 @@ def exists(db: str) -> bool:
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if its file does not exist, unless `new` is True."""
     if not (new or exists(values.db)):
-        where = "this folder; check the path, or let heedful run create one"
-        raise NotFound("database", values.db, where)
+        path, others = Path(values.db).absolute(), [*sorted(Path().glob("*.db")), own_db()]
+        found = [str(one) for one in others if one.exists()]
+        hint = f"pass --db, such as --db {found[0]}" if found else "the first loop creates it"
+        raise NotFound("database", path.name, f"{path.parent}; {hint}")
     store = open_store(prepare(values.db))
     try:
         yield store

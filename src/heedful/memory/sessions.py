@@ -13,7 +13,7 @@ from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import QUOTED, command_of
+from heedful.lessons.action import MENDED, QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import initial_state, lowest_trust, programs, source_trust
@@ -83,11 +83,9 @@ class Mistake:
         said = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
-        if self.mends:
-            said += "What put it right:", *self.mends
         if self.others:
             said.append(f"It failed also with {', '.join(f'“{one}”' for one in self.others)}.")
-        return "\n".join(said)
+        return "\n".join([*said, *([MENDED, *self.mends] if self.mends else ())])
 
 
 @dataclass(frozen=True, slots=True)
