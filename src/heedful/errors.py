@@ -234,11 +234,9 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        package = cause.name if isinstance(cause, ModuleNotFoundError) else None
-        todo = f"install {package}, or correct the import" if package else "fix the check"
         super().__init__(
             f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
-            f"the candidate is not at fault, {todo} and run again"
+            "the candidate is not at fault, fix the check or install what it imports, and run again"
         )
 
 

@@ -104,7 +104,7 @@ def test_everything_comes_once_and_waits(desk, bring, form):
     first = bring(form)
     assert (first["new"], first["known"]) == (len(lessons), 0)
     assert first["quarantined"] == tried["quarantined"] >= first["new"] == tried["new"]
-    assert bring.call("recall", PROMPT).out == "nothing related\n"
+    assert bring.call("recall", PROMPT).out.startswith("nothing related\n")
     bring.call("export", "one")
     again = bring(form, "it", "--dry-run"), bring(form)
     assert {(one["new"], one["known"]) for one in again} == {(0, len(lessons))}

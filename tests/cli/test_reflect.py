@@ -109,7 +109,7 @@ def test_what_failed_is_told_by_doctor_and_tried_again(typed):
     typed(
         ("reflect runs.jsonl --model reflectors:gone", 5, "no key", "!episode"),
         ("reflect runs.jsonl --model reflectors:late", 1, late, "2 episodes: 0 new, 0 known, 2 fa"),
-        ("lessons", 0, "nothing was learnt"),
+        ("lessons", 0, "no lesson in project"),
         ("doctor", 1, "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:"),
         ("reflect --waiting --model reflectors:late", 1),
         ("reflect --waiting --model reflectors:good", 0, "2 episodes: 1 new, 1 known"),

@@ -79,6 +79,11 @@ def memory(store):
             ["+func f()"], 0, True,
         ),
         (
+            [step("Bash", "npm test", f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:", failed=True),
+             step("Bash", "pip install a", "ERROR: no version\nERROR: no match", failed=True)],
+            ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
+        ),
+        (
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
             [FAILED[1].error[12:]], [], 0, False,
         ),

@@ -14,23 +14,10 @@ from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output
+from heedful.cli import output, settings
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, following, indented, say
-from heedful.cli.settings import (
-    MOST,
-    By,
-    DryRun,
-    Keep,
-    Limit,
-    UnusedFor,
-    Why,
-    ask,
-    ask_all,
-    own_db,
-    seconds,
-    where,
-)
+from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, ask_all
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
@@ -57,7 +44,7 @@ def lessons(limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
-    lines = _describe_lessons(found) if found else [f"no lesson in {where()}"]
+    lines = _describe_lessons(found) if found else [f"no lesson in {settings.where()}"]
     return answer({"lessons": found}, *lines, then)
 
 
@@ -76,16 +63,16 @@ def seen(
     said = _errors_in(source)
     mark = signature(error_type, said)
     asked = ask_all(lambda memory: memory.seen(error_type, said)) if said.strip() else []
-    db, found = max(asked, key=_shows, default=("", Seen(0)))
+    asked.sort(key=lambda one: not any(lesson["text"] for lesson in one[1].lessons))
+    db, found = next((one for one in asked if one[1]), asked[0] if asked else ("", Seen(0)))
     known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
     merged = then = ""
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
-    lines = found.lines or [mark.pattern]
-    if not said.strip():
-        lines = ["no line of it looks like an error; pass the line itself"]
+    nothing = "no line of it looks like an error; pass the line itself"
+    lines = found.lines or [mark.pattern.strip() or nothing]
     if not found and said == source and not said.split()[1:]:
         say(f"heedful: there is no file {said!r}; it was looked up as the text of an error")
     answer(
@@ -101,12 +88,8 @@ def seen(
     return 0 if found else 1
 
 
-def _shows(asked: tuple[str, Seen]) -> tuple[bool, bool]:
-    return any(one["text"] for one in asked[1].lessons), bool(asked[1])
-
-
 def _own(db: str) -> Iterator[str]:
-    if db == str(own_db()):
+    if db == str(settings.own_db()):
         yield f"This is from your own memory: add --db {db} to a command about it."
 
 
@@ -204,9 +187,8 @@ def recall(
         if not one.example.accepted:
             texts = {"lesson": one.lesson} | {k: v for k, v in texts.items() if v != one.lesson}
         lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
-    if not found:
-        waits = [following("quarantine", "list", db=db) for db, (_, held, _) in asked if held]
-        lines = ["nothing related", *([WAITS, *waits] if waits else ())]
+    waits = (following("quarantine", "list", db=db) for db, (_, held, _) in asked if held)
+    lines = lines or ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
     return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
 
 
@@ -271,7 +253,7 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
-        options["unused_for"] = seconds("--unused-for", unused_for)
+        options["unused_for"] = settings.seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
     return answer(
         {"dry_run": dry_run, "removed": found},

@@ -16,7 +16,7 @@ from heedful.cli.output import Table, answer, columns, counted, emit, following,
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
-from heedful.loop.decide import Again, Done, Reasoning, Verdict, latest_verdict, reasoning, state_after
+from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
 from heedful.loop.explain import Explanation
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
@@ -58,7 +58,7 @@ def why(
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
-    page = markdown(replace(found, stages=(one,)) if one else found)
+    page = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     document = {**run, **one.plain()} if one else found.plain()
     return answer(document, f"{about}\n\n{page}", following("ask", found.run))
 
@@ -113,7 +113,8 @@ def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
         yield f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})"
     if state == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
-        yield f"open: {waiting}; {_how_to_go_on(stored)}"
+        again = stored.head.stage.run if stored.head.stage else stored.id
+        yield f"open: {waiting}; call it again with id={again!r} (tasks in a file: run --resume)"
     elif state == "stopped":
         yield f"kept: attempt {loop.best}" if loop.best else "kept: nothing"
     yield from (f"would have changed it: {way}" for way in explanation.ways)
@@ -136,14 +137,6 @@ def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator
             yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
 
 
-def _how_to_go_on(stored: StoredLoop) -> str:
-    stage, (run, _, task) = stored.head.stage, stored.id.rpartition("/")
-    again = f"to go on, call it again with id={stage.run if stage else stored.id!r}"
-    if stage is None and run and task:
-        again += f", or if a task file has it: heedful run TASKS --run {run} --resume"
-    return again
-
-
 def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
 
@@ -160,8 +153,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         if name == "last":
             if runs := await newest_runs(memory, 1):
                 return runs[0]
-            where = f"{settings.where()}; no pipeline has run there"
-            raise NotFound("loop", name, where) from None
+            raise NotFound("run of a pipeline", name, settings.where()) from None
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
@@ -270,9 +262,9 @@ def _short(id: str) -> str:
 LOOPS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
     loop=lambda row: _short(row["id"]),
-    task=lambda row: (
-        f"pipeline {row['task']['pipeline']}" if row["kind"] == "run" else _text(row["task"])
-    )[:BRIEF],
+    task=lambda row: _text(row["task"]["pipeline"] if row["kind"] == "run" else row["task"])[
+        :BRIEF
+    ],
 )
 
 
@@ -353,8 +345,8 @@ def log(
     def document(one: Reasoning) -> dict[str, Any]:
         return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
 
-    options: Any = {"empty": f"no decision in {settings.where()}", "then": then, "document": document}
-    return emit(found, shown, key="decisions", text=4, **options)
+    empty = f"no decision in {settings.where()}"
+    return emit(found, shown, key="decisions", text=4, empty=empty, then=then, document=document)
 
 
 def override(
@@ -371,16 +363,16 @@ def override(
     """
     until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
-
-    async def suspend(memory: Memory) -> tuple[StoredLoop, Verdict]:
-        stored = await loop_of(memory, loop)
-        given: Any = {**options, "store": memory.store, "scope": memory.scope}
-        return stored, await lift(stored.id, rule, **given)
-
-    stored, verdict = settings.ask(suspend)
-    end = f"is open; {_how_to_go_on(stored)}"
+    stored = settings.ask(lambda memory: loop_of(memory, loop))
+    verdict = settings.ask(
+        lambda memory: lift(stored.id, rule, **options, store=memory.store, scope=memory.scope)
+    )
+    run, _, task = stored.id.rpartition("/")
+    end = "is open; resume it in the program that ran it"
     if isinstance(verdict, Done):
         end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
+    elif run and task:
+        end = f"is open; heedful run TASKS --run {run} --resume continues it"
     lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
     document = {"loop": stored.id, "rule": rule, **options, **codec.verdict_to(verdict)}
     words = f"{lifted}; loop {clean(stored.id, 200)} {end}"

@@ -283,7 +283,7 @@ class Progress:
 
         A `total` of 0 is unknown.
         """
-        least = 100 * unit if self.live else MANY * min(unit, 1_000)
+        least = 100 * unit if self.live else MANY if unit == 1 else 5_000_000
         step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return

@@ -196,10 +196,10 @@ def _answer(report: Report, asked: Collection[str]) -> int:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
     for db in report.waiting.keys() - {*asked}:
         held = counted(len(report.waiting[db]), "text")
-        lines.append(f"{held} in quarantine of {db}; if all your own are to be trusted:")
-        for stated in OWN.items():
-            more = "trust", "set", *stated, "--waiting", "--db", db
-            lines.append(f"  heedful {shlex.join(more)}")
+        lines.append(f"{held} in quarantine of {db}; read them, or trust all that is your own:")
+        ways = [("trust", "set", *stated, "--waiting") for stated in OWN.items()]
+        for way in (("quarantine", "list"), *ways):
+            lines.append(f"  heedful {shlex.join((*way, '--db', db))}")
     waiting = {db: sorted(held) for db, held in report.waiting.items()}
     answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():

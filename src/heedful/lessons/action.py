@@ -21,8 +21,7 @@ from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMANDS = ("command", "cmd")
-# In the text of a lesson from a session: what follows this line mended the failure.
-MENDED = "What put it right:"
+MENDED = "What put it right:"  # the line before the mend in a lesson from a session
 # Characters of an action that are read, and pairs of words that are compared.
 LONGEST = 4_096
 MOST_PAIRS = 128

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from operator import or_
 from typing import Any
 
@@ -175,8 +175,13 @@ class _Session:
         """Return the lines that name the errors of a failed step."""
         text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
         # An exit status names no error.
-        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
-        return [redact(line) for line in lines[:LINES]]
+        said = trace.output(text).splitlines()
+        lines = error_lines(said, others=False) or ["error"]
+        # Neighbouring lines that begin with the same word, such as `ERROR:`, are one message.
+        bare = filter(None, map(trace.without_margin, said))
+        parts = [{*part} for _, part in groupby(bare, lambda line: line.split()[0])]
+        less = {line for part in parts for line in [one for one in lines if one in part][1:]}
+        return [redact(line) for line in lines[:LINES] if line not in less]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()

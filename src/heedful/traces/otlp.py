@@ -89,7 +89,7 @@ def from_request(data: bytes) -> Iterator[Span]:
     try:
         request = TracesData.FromString(data)
     except DecodeError as error:
-        raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
+        raise InvalidInput("the data", data[:16], "JSON, or whole OTLP protobuf") from error
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             for span in scope.spans:

@@ -75,8 +75,6 @@ def _problem(error: Exception) -> str:
             return "it is nested too deeply"
         case ImportError():
             return "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
-        case InvalidInput(value=bytes()):
-            return "it is binary, but not whole OTLP protobuf"
         case json.JSONDecodeError(msg="Extra data"):
             return "another value begins here; write one value per line"
         case json.JSONDecodeError():
