@@ -53,6 +53,7 @@ _EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
 _CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
 _NAMED = re.compile(r"\w+")
+_ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 
@@ -177,9 +178,10 @@ class _Session:
         # An exit status names no error.
         said = trace.output(text).splitlines()
         lines = error_lines(said, others=False) or ["error"]
-        # Neighbouring lines that begin with the same word, such as `ERROR:`, are one message.
+        # Neighbouring lines with the same label are one message.
         bare = filter(None, map(trace.without_margin, said))
-        parts = [{*part} for _, part in groupby(bare, lambda line: line.split()[0])]
+        labelled = groupby(bare, lambda line: (_ERROR.match(line) or [line])[0])
+        parts = [{*part} for _, part in labelled]
         less = {line for part in parts for line in [one for one in lines if one in part][1:]}
         return [redact(line) for line in lines[:LINES] if line not in less]
 
