@@ -234,10 +234,11 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        super().__init__(
-            f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
-            "the candidate is not at fault, fix the check and run again"
-        )
+        todo = "the candidate is not at fault, fix the check and run again"
+        if "positional argument" in str(cause):
+            todo = "a check takes (candidate) or (candidate, context)"
+        what = f"{type(cause).__name__}: {_short(str(cause))}"
+        super().__init__(f"check {check!r} raised {what}; {todo}")
 
 
 class NotJournalable(UserCodeError):

@@ -26,6 +26,10 @@ T = TypeVar("T")
 # A plain function keeps its thread while it waits in `run_sync`, so with too few threads such
 # functions would wait for each other. Threads start when they are needed.
 THREADS = 512
+# What to write for names that other libraries use.
+_LIMIT = 'policy="default, attempts.limit=3"'
+INSTEAD = dict.fromkeys(("attempts", "max_attempts", "max_retries", "retries"), _LIMIT)
+INSTEAD["embedder"] = "memory=heedful.Memory(path, embedder=…)"
 # A plain function that is called inside the background loop blocks it until it ends, and so
 # runs in a second background loop; everything that the function calls waits in that loop, too.
 _level: ContextVar[int] = ContextVar("heedful_level", default=0)
@@ -111,7 +115,7 @@ def self_correcting(
 def self_correcting(
     function: Any = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
 ) -> Any:
-    """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
+    """Decorate `generate(task, hint, …)`: each call runs a loop and returns an accepted candidate.
 
     Takes the options of `run`. The decorated function is async if the original function is. The
     parameter called `hint` (or `feedback`) gets the feedback; callers do not pass it. A function
@@ -120,28 +124,36 @@ def self_correcting(
     candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
     `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
     """
-    if function is not None and not callable(function):
-        raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
+    for name in options.keys() & INSTEAD.keys():
+        raise InvalidInput(name, options[name], f"written as {INSTEAD[name]}")
     check_options("self_correcting", options, [*known, "on_exhausted"])
     Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
+        if not callable(function) or isinstance(function, type):
+            raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
         key = options.get("memory_key")
         settings = {**options, "memory_key": key_of(function) if key is None else key}
         signature, returned = inspect.signature(function), declared(function)
         takes = signature.parameters
         names = [name for name in takes if name not in ("hint", "feedback")]
         outer = signature.replace(parameters=[takes[name] for name in names])
-        first = next((name for name in names if name not in ("self", "cls")), "task")
+        first = next((name for name in names if name not in ("self", "cls")), "")
+        if not first:
+            raise InvalidInput("function", function, "one whose first parameter is the task")
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            bound = outer.bind(*args, **named)
+            try:
+                bound = outer.bind(*args, **named)
+            except TypeError as error:
+                how = f"call it as {outer}, the loop passes the hint"
+                raise TypeError(f"{error}; {how}") from None
             bound.apply_defaults()
             given = bound.arguments
 

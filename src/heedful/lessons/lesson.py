@@ -134,7 +134,7 @@ class Cause:
         `verified` is true if a loop broke the rule of this lesson and then passed.
         """
         if checks and self.checks and not set(checks) & set(self.checks):
-            return f"found by another check, {self.checks[0]}"
+            return f"found by the check {self.checks[0]!r}, which this loop does not have"
         if not verified and self.loops < 2:
             return "broken in 1 loop and mended in none; told once a second loop breaks it"
         if self.quiet >= QUIET and self.quiet % TURN:

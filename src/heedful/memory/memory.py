@@ -149,6 +149,8 @@ class Memory(Transfers):
         """
         if isinstance(memory, Memory):
             return memory
+        if not isinstance(memory, Store | str):
+            raise InvalidInput("memory", memory, "a Memory, a Store, or a path such as heedful.db")
         return cls(memory, scope, installed_embedder() if isinstance(memory, str) else None)
 
     async def remember(
