@@ -8,7 +8,7 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -52,9 +52,13 @@ class UnknownName(UsageError):
         super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
 
 
-def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise UnknownName for an option that is not `known`."""
+def check_options(
+    whose: str, options: Mapping[str, Any], known: Sequence[str], **instead: str
+) -> None:
+    """Raise UnknownName for an option that is not `known`, or has another form `instead`."""
     for name in options:
+        if name in instead:
+            raise InvalidInput(name, options[name], f"written as {instead[name]}")
         if name not in known:
             raise UnknownName(f"option of {whose}", name, known)
 

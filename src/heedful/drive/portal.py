@@ -106,6 +106,17 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
     return tasks[0].result()
 
 
+def _bound(outer: inspect.Signature, args: Any, named: Any) -> dict[str, Any]:
+    """Return the arguments of a call by name. Raises TypeError."""
+    try:
+        bound = outer.bind(*args, **named)
+    except TypeError as error:
+        how = f"call it as {outer}, the loop passes the hint"
+        raise TypeError(f"{error}; {how}") from None
+    bound.apply_defaults()
+    return bound.arguments
+
+
 @overload
 def self_correcting(function: Callable[P, T], /) -> Callable[..., T]: ...
 @overload
@@ -127,9 +138,7 @@ def self_correcting(
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
-    for name in options.keys() & INSTEAD.keys():
-        raise InvalidInput(name, options[name], f"written as {INSTEAD[name]}")
-    check_options("self_correcting", options, [*known, "on_exhausted"])
+    check_options("self_correcting", options, [*known, "on_exhausted"], **INSTEAD)
     Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = Memory.of(":memory:", options.get("scope"))
@@ -149,13 +158,7 @@ def self_correcting(
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            try:
-                bound = outer.bind(*args, **named)
-            except TypeError as error:
-                how = f"call it as {outer}, the loop passes the hint"
-                raise TypeError(f"{error}; {how}") from None
-            bound.apply_defaults()
-            given = bound.arguments
+            given = _bound(outer, args, named)
 
             def generate(task: Any, hint: str) -> Any:
                 whole = {**dict.fromkeys(takes.keys() - names, hint), **given, first: task}
