@@ -8,7 +8,7 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,25 +40,27 @@ class InvalidInput(UsageError, ValueError):
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
+# What to write for options of other libraries.
+_LIMIT = 'policy="default, attempts.limit=3"'
+INSTEAD = {"retries": _LIMIT, "max_attempts": _LIMIT, "embedder": "memory=Memory(…, embedder=…)"}
+
+
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist, and the nearest of them."""
+    """No object has this name; the message lists the names that exist, and what may be meant."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
         near = get_close_matches(str(name), known, 1, 0.7)
+        near += [INSTEAD[name]] if INSTEAD.get(name, "").partition("=")[0] in known else []
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
 
 
-def check_options(
-    whose: str, options: Mapping[str, Any], known: Sequence[str], **instead: str
-) -> None:
-    """Raise UnknownName for an option that is not `known`, or has another form `instead`."""
+def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise UnknownName for an option that is not `known`."""
     for name in options:
-        if name in instead:
-            raise InvalidInput(name, options[name], f"written as {instead[name]}")
         if name not in known:
             raise UnknownName(f"option of {whose}", name, known)
 

@@ -26,10 +26,6 @@ T = TypeVar("T")
 # A plain function keeps its thread while it waits in `run_sync`, so with too few threads such
 # functions would wait for each other. Threads start when they are needed.
 THREADS = 512
-# What to write for names that other libraries use.
-_LIMIT = 'policy="default, attempts.limit=3"'
-INSTEAD = dict.fromkeys(("attempts", "max_attempts", "max_retries", "retries"), _LIMIT)
-INSTEAD["embedder"] = "memory=heedful.Memory(path, embedder=…)"
 # A plain function that is called inside the background loop blocks it until it ends, and so
 # runs in a second background loop; everything that the function calls waits in that loop, too.
 _level: ContextVar[int] = ContextVar("heedful_level", default=0)
@@ -106,17 +102,6 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
     return tasks[0].result()
 
 
-def _bound(outer: inspect.Signature, args: Any, named: Any) -> dict[str, Any]:
-    """Return the arguments of a call by name. Raises TypeError."""
-    try:
-        bound = outer.bind(*args, **named)
-    except TypeError as error:
-        how = f"call it as {outer}, the loop passes the hint"
-        raise TypeError(f"{error}; {how}") from None
-    bound.apply_defaults()
-    return bound.arguments
-
-
 @overload
 def self_correcting(function: Callable[P, T], /) -> Callable[..., T]: ...
 @overload
@@ -138,27 +123,32 @@ def self_correcting(
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
-    check_options("self_correcting", options, [*known, "on_exhausted"], **INSTEAD)
+    check_options("self_correcting", options, [*known, "on_exhausted"])
     Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
-        if not callable(function) or isinstance(function, type):
-            raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
         key = options.get("memory_key")
         settings = {**options, "memory_key": key_of(function) if key is None else key}
-        signature, returned = inspect.signature(function), declared(function)
+        fine, returned = callable(function) and not isinstance(function, type), declared(function)
+        signature = inspect.signature(function) if fine else inspect.Signature()
         takes = signature.parameters
         names = [name for name in takes if name not in ("hint", "feedback")]
         outer = signature.replace(parameters=[takes[name] for name in names])
         first = next((name for name in names if name not in ("self", "cls")), "")
         if not first:
-            raise InvalidInput("function", function, "one whose first parameter is the task")
+            allowed = "a function whose first parameter is the task; name options: checks=[…]"
+            raise InvalidInput("function", function, allowed)
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            given = _bound(outer, args, named)
+            try:
+                bound = outer.bind(*args, **named)
+            except TypeError as error:
+                raise TypeError(f"{error}; call it as {outer}, the loop passes the hint") from None
+            bound.apply_defaults()
+            given = bound.arguments
 
             def generate(task: Any, hint: str) -> Any:
                 whole = {**dict.fromkeys(takes.keys() - names, hint), **given, first: task}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
+from heedful.loop.record import LARGEST, check_number, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -386,12 +386,6 @@ class Past:
 
 LONGEST_SOURCE = 500  # characters
 _TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
-
-
-def check_id(id: object) -> None:
-    """Raise InvalidInput unless `id` is an integer that a store can hold."""
-    if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST_INTEGER:
-        raise InvalidInput("id", id, "an integer below 2**63")
 
 
 def check_texts(**arguments: object) -> None:

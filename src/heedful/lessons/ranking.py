@@ -365,9 +365,8 @@ class Choice:
     def of(cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True) -> Choice:
         """Return the choice about a lesson; `words` says whether it has the lesson's text."""
         measure, score, least = _likeness(match)
-        measured, leg = f"{measure} {score:.2f} of {least:.2f} needed", "likeness"
-        if score >= least:
-            measured = f"{measure} {score:.2f}, {least:.2f} is enough"
+        need = f", {least:.2f} is enough" if score >= least else f" of {least:.2f} needed"
+        measured, leg = f"{measure} {score:.2f}{need}", "likeness"
         if match.cause is not None:
             score, leg = match.cause.loops, "cause"
             measured = f"broken in {_loops(match.cause.loops)}"
@@ -428,11 +427,10 @@ class Briefing:
         """Why memory tells the loop nothing; "" if it tells something."""
         if any(choice.outcome == "told" for choice in self.choices):
             return ""
-        rules = sum(choice.leg == "cause" for choice in self.choices)
-        reasons = [f"no rule was broken under the key {self.memory_key!r}"]
-        if rules:
-            reasons = [f"rules under the key {self.memory_key!r}: {rules}, none told now"]
-        elif not self.memory_key:
+        rules, key = sum(one.leg == "cause" for one in self.choices), f"key {self.memory_key!r}"
+        reasons = [f"rules under the {key}: {rules}, none told now"]
+        reasons = reasons if rules else [f"no rule was broken under the {key}"]
+        if not self.memory_key:
             reasons = ["no memory key, so no rules: pass memory_key (command line: --key)"]
         how = "" if self.space else " (by words, without an embedder)"
         reasons += [f"no lesson is about a similar task{how}"] * (rules == len(self.choices))

@@ -96,9 +96,6 @@ def check_types(loop: object, policy: object) -> None:
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policy('default')")
 
 
-UNJUDGED = "the candidate: give checks or an evaluation"
-
-
 def decide(loop: Loop, policy: Policy) -> Verdict:
     """Decide whether `loop` continues under `policy`; reads no clock and no store.
 
@@ -207,7 +204,7 @@ def _spoken(
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            what = ", ".join(goal.score for goal in missing) or UNJUDGED
+            what = ", ".join(goal.score for goal in missing) or "the candidate: give checks"
             spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
