@@ -41,8 +41,8 @@ class InvalidInput(UsageError, ValueError):
 
 
 # What to write for options of other libraries.
-_LIMIT = 'policy="default, attempts.limit=3"'
-INSTEAD = {"retries": _LIMIT, "max_attempts": _LIMIT, "embedder": "memory=Memory(…, embedder=…)"}
+INSTEAD = dict.fromkeys(("retries", "max_attempts"), 'policy="default, attempts.limit=3"')
+INSTEAD["embedder"] = "memory=Memory(…, embedder=…)"
 
 
 class UnknownName(UsageError):

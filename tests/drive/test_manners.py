@@ -161,7 +161,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: self_correcting(timeout="3"), errors.InvalidInput, "number of seconds"),
     (lambda: self_correcting(retries=3), errors.UnknownName, r"attempts\.limit"),
     (lambda: self_correcting(embedder="minilm"), errors.UnknownName, r"memory=Memory\("),
-    (lambda: self_correcting(lambda: "x"), errors.InvalidInput, "first parameter is the task"),
+    (lambda: self_correcting(lambda: "x"), errors.InvalidInput, "a function of the task"),
     (lambda: self_correcting(store=None)(cast("Any", None)), errors.InvalidInput, "a function"),
     (lambda: self_correcting(Group), errors.InvalidInput, "a function"),
     *((lambda f=f: self_correcting(lower)("t", *f[0], **f[1]), TypeError, "loop passes the hint")

@@ -138,8 +138,7 @@ def self_correcting(
         outer = signature.replace(parameters=[takes[name] for name in names])
         first = next((name for name in names if name not in ("self", "cls")), "")
         if not first:
-            allowed = "a function whose first parameter is the task; name options: checks=[…]"
-            raise InvalidInput("function", function, allowed)
+            raise InvalidInput("function", function, "a function of the task; name checks=[…]")
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:

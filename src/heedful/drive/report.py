@@ -236,11 +236,10 @@ async def open_loop(
     """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
-    With a `memory`, the loop is told what earlier loops learnt, and teaches when it ends; it is
-    stored in the store and scope of the memory, whatever `store` says. Loops with the same
-    `memory_key` tell each other the rules that they broke. Checks find `context` as `Context.data`.
-    Raises InvalidInput, StoreError, and Conflict if the loop exists with another task, context,
-    goals, policy or memory key.
+    With a `memory`, whose store and scope the loop then has, it is told what earlier loops learnt,
+    and teaches when it ends; loops with the same `memory_key` tell each other the rules that they
+    broke. Checks find `context` as `Context.data`. Raises InvalidInput, StoreError, and Conflict if
+    the loop exists with another task, context, goals, policy or memory key.
     """
     policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
     journal.check_json(task=task, context=context)
@@ -269,11 +268,10 @@ async def open_loop(
 async def learn(
     id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
 ) -> ReportedLoop:
-    """Learn from a loop that your program has finished, by the reports of its attempts.
+    """Learn from a loop that your program has finished; the last attempt is the answer you kept.
 
-    The last attempt is the answer that you kept; it is accepted if its evaluation has no error.
-    Takes the `options` of `open_loop`, without a policy. Raises the errors of `open_loop` and of
-    `ReportedLoop.report`.
+    It counts as accepted only if its evaluation has no error. Takes the `options` of `open_loop`,
+    without a policy. Raises the errors of `open_loop` and of `ReportedLoop.report`.
     """
     if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
         raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")
