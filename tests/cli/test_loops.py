@@ -22,7 +22,7 @@ def test_why_in_words(stored):
     lines = done.out.splitlines()
     assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
     assert lines[2] == "memory, before each attempt:"
-    assert lines[3].startswith("  silent: the loop has no memory key")
+    assert lines[3].startswith("  silent: no memory key")
     assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
     document = stored(("why lifted --json", 0)).json
     assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]

@@ -152,6 +152,25 @@ async def test_a_lesson_is_trusted_like_its_least_source(memory, steps, said, tr
     assert [one.state for one in made.stored.values()] == states
 
 
+@pytest.mark.both
+@pytest.mark.parametrize("stated", [True, False])
+async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(store, stated):
+    said = "No, we use pnpm, never npm."
+    memory = heedful.Memory(store, holdout=0, trust=OWN if stated else {})
+    await heedful.learn_session(session(FAILED, OTHER, said=said), memory=memory)
+    task = "Use pnpm, never npm: npm ERR! Missing script test"
+    assert bool((await memory.brief(task, "l")).advice) is stated
+    for source, trust in OWN.items():
+        await memory.set_trust(source, trust, by="ann", waiting=True)
+    [told] = (await memory.brief(task, "l")).advice
+    assert (told.lesson, told.verified) == (said, False)
+    found = await memory.recall(task)
+    choices = (await memory.brief(task, "", every=True)).choices
+    assert {one.reflection for one in found} == {one.lesson for one in choices}
+    assert [one.outcome for one in choices] == ["told", "missed"]
+    assert "elsewhere" in choices[1].why
+
+
 async def test_only_an_episode_is_learnt():
     given: Any = "text"
     with pytest.raises(InvalidInput):

@@ -199,7 +199,7 @@ def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) 
             path, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
         )
     except sqlite3.OperationalError as error:
-        todo = "check that its folder exists and is writable"
+        todo = "check that its folder exists and is writable, and that it is a file"
         raise errors.StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
     db.row_factory, db.url = sqlite3.Row, url or path
     with ExitStack() as failed:
