@@ -240,11 +240,9 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        todo = "fix the check, which takes (candidate) or (candidate, context), or install what it"
-        super().__init__(
-            f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
-            f"the candidate is not at fault: {todo} imports, and run again"
-        )
+        what = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
+        todo = "fix the check (it takes a candidate, or a context too) or install what it imports"
+        super().__init__(f"{what}; the candidate is not at fault: {todo}, and run again")
 
 
 class NotJournalable(UserCodeError):

@@ -101,7 +101,7 @@ def test_fixes_are_shown_whole(desk, session):
     [
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
-        (LOG, 1, "no line of it looks like an error; pass the line itself"),
+        (LOG, 1, "no line looks like an error; pass the line"),
         (LOG + b"KeyError: 'a'\n" + LOG, 0, "lesson 1, error"),
     ],
 )

@@ -76,7 +76,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         ("before -- price pot", 1, "no failure is known"),
         ("seen build.log", 0, "seen: 2", "  Error: 3 items match", "lesson 2, strategy, candidate"),
         ("seen any.bin", 2, "any.bin is not a text"),
-        ("seen well.log", 1, "no line of it looks like an error"),
+        ("seen well.log", 1, "no line looks like an error"),
     )
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')

@@ -71,8 +71,7 @@ def seen(
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
-    nothing = "no line of it looks like an error; pass the line itself"
-    lines = found.lines or [mark.pattern.strip() or nothing]
+    lines = found.lines or [mark.pattern.strip() or "no line looks like an error; pass the line"]
     if not found and said == source and not said.split()[1:]:
         say(f"heedful: there is no file {said!r}; it was looked up as the text of an error")
     answer(

@@ -228,8 +228,7 @@ def choose_for_loop(
     `tell` leaves out one of the two forms. A lesson from a check without an accepted output is told
     as a rule only, because advice for one function is wrong for another. Other lessons of the kind
     "reflection" are never told. The limits are those of `choose`. `before` are the examples that a
-    resumed loop was told: it is told them again. The other candidates are sorted: first rules, then
-    lessons by their likeness.
+    resumed loop was told: it is told them again. The others are sorted: rules, then the likest.
     """
     if before is not None:
         found = [match for match in found if match.id in before]
