@@ -241,8 +241,9 @@ class CheckFailed(UserCodeError):
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
         what = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
-        todo = "fix the check (it takes a candidate, or a context too) or install what it imports"
-        super().__init__(f"{what}; the candidate is not at fault: {todo}, and run again")
+        misuse = "positional argument" in str(cause)
+        todo = "a check takes (candidate) or (candidate, context)" if misuse else "fix the check"
+        super().__init__(f"{what}; the candidate is not at fault, {todo} and run again")
 
 
 class NotJournalable(UserCodeError):
