@@ -130,7 +130,7 @@ _SUMMARY = (
     "The candidate is to be a summary of the work in task and context. summary_valid is true if "
     "the work supports everything in the summary and nothing important is missing."
 )
-open_judge = cache(open_model)  # opens each model only once
+open_judge: Callable[[str], Model] = cache(open_model)  # opens each model only once
 ROLES: Mapping[str, Role] = {
     **{
         name: Role(name, text, {name: "at_most" if name == "drift" else "at_least"})
