@@ -29,7 +29,7 @@ GOOD = {
     "loops": ("Say red", "loops"),
     "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),
-    "runs": ("no run of a pipeline yet", "runs"),
+    "runs": ("no run of a pipeline in project", "runs"),
     "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),
     "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
@@ -173,8 +173,8 @@ def test_starting_imports_nothing_heavy(desk):
 def test_scopes_do_not_mix(stored, monkeypatch):
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     stored(
-        ("loops", 0, "no loop yet\n"),
-        ("lessons", 0, "nothing was learnt in this scope yet\n"),
+        ("loops", 0, "no loop in project 'other' of heedful.db\n"),
+        ("lessons", 0, "no lesson in project 'other' of heedful.db\n"),
         ("recall 'Say red'", 0, "nothing related\n"),
         ("why r/passed", 3),
         ("replay", 3),

@@ -1,9 +1,12 @@
 """`heedful why`, `loops`, `log`, `override`, `ask` and `runs`: what is stored, for people."""
 
+import asyncio
 import time
 
 import pytest
 
+import heedful
+from heedful.cli.settings import DATABASE
 from tests.cli.pipelines import runs
 
 
@@ -12,13 +15,14 @@ def test_why_in_words(stored):
         ("why lif", 0, "  => stopped by attempts: 5 of 4 attempts made", "kept: attempt 1",
          "  => again (attempts overridden by ann)", "override of attempts by ann: it is close",
          "would have changed it: attempts.limit 6 instead of 4: again"),
-        ("why r/o", 0, "loop r/open: open", "open: it waits; run it again with --resume"),
+        ("why r/o", 0, "loop r/open: open",
+         "open: it waits; call it again with id='r/open' (tasks in a file: run --resume)"),
         ("why r/p", 0, "  | - contains: 'red' is missing. write 'red' in it", "  => passed"),
     )  # fmt: skip
     lines = done.out.splitlines()
     assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
     assert lines[2] == "memory, before each attempt:"
-    assert lines[3].startswith("  silent: the loop has no memory key")
+    assert lines[3].startswith("  silent: no memory key")
     assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
     document = stored(("why lifted --json", 0)).json
     assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]
@@ -40,7 +44,7 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
         ("log r/stopped", 0, "Next: heedful why r/stopped"),
         ("override r/budget attempts --by ann --decisions 2", 0,
          "attempts is suspended for 2 decisions; loop r/budget is still stopped by budget"),
-        ("override advice attempts --by ann --decisions 3 --expires 1.5d --json", 0,
+        ("override advi attempts --by ann --decisions 3 --expires 1.5d --json", 0,
          '"decisions": 3', '"verdict": "again"', '"reason": "alignment_threshold_not_met"'),
     ).json["until"]  # fmt: skip
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
@@ -78,6 +82,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = ran(
         ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "@@ -",
+         "| insight_hallucination |",
          "mean 1234.56 against 89.23", "Next: heedful ask forecast-1"),
         ("why forecast-1 train", 0, stage, "!insights"),
         ("why forecast-1 2", 0, stage),
@@ -94,7 +99,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
         *("forecast-2", "train", "passed"),
     )
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    ran(("ask last", 3, "no pipeline has run in this scope"))
+    ran(("ask last", 3, "no run of a pipeline 'last' in project 'other' of heedful.db"))
 
 
 def test_ask(ran):
@@ -111,7 +116,7 @@ def test_ask(ran):
 def test_runs_and_their_statistics(ran):
     listed = ran(
         ("runs", 0, "Next: heedful why nightly-1"),
-        ("runs weekly", 0, "no run of a pipeline 'weekly'\n"),
+        ("runs weekly", 0, "no run of a pipeline 'weekly' in project 'default' of heedful.db\n"),
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
         ("runs --json", 0),
     ).json["runs"]
@@ -128,9 +133,15 @@ def test_runs_and_their_statistics(ran):
     assert (counts["runs"], counts["retries"]) == (2, 6)
 
 
-def test_loops_list_runs_and_replay_leaves_them_out(ran):
+def test_loops_list_runs_and_replay_leaves_them_out(ran, desk):
     loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
     assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
+    asyncio.run(
+        heedful.run("Say red", generate=lambda *_: "red", store=str(desk.folder / DATABASE))
+    )
+    [made] = ran(("loops --limit 1 --json", 0)).json["loops"]
+    short = made["id"][:8]
+    ran(("loops", 0, short, f"!{made['id']}", '!{"pipeline"'), (f"why {short}", 0, made["id"]))
     recorded = ran(("log", 0), ("replay --json", 0)).json["recorded"]
-    assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run
+    assert recorded["loops"] == len(loops) - 2  # each stage, and the two other loops, but no run

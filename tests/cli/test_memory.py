@@ -66,11 +66,12 @@ def test_a_merge_is_listed_undone_and_taken_back(desk, session):
          f"  {ADA}  seen 1  login failed for ada here", "Next: heedful patterns"),
         ("patterns list KeyError", 0, "no patterns are merged"),
         (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "1 pattern kept apart"),
-        (f"seen log '{LOGIN[0]}'", 0, "seen: 1 "),
+        (f"seen log '{LOGIN[0]}'", 0, "seen: 1\n  login failed for ada here\n"),
         ("patterns list", 0, "log: login failed for ada here, kept apart"),
         (f"patterns unmerge {ADA} --undo --by ann --json", 0, '"apart": false'),
-        (f"seen log '{LOGIN[0]}'", 0, "seen: 5 ", "4 patterns merged as: login failed for <*>"),
-        ("seen log 'another error'", 1, "seen: 0 "),
+        (f"seen log '{LOGIN[0]}'", 0, "seen: 5\n", "4 patterns merged as: login failed for <*>"),
+        ("seen log 'another error'", 1, "seen: 0\n", "!no file"),
+        ("seen nofile.log", 1, "seen: 0\n", "there is no file 'nofile.log'"),
     )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def test_fixes_are_shown_whole(desk, session):
     [
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
-        (LOG, 1, "because no line of it looks like an error; pass the line itself"),
+        (LOG, 1, "no line looks like an error; pass the line"),
         (LOG + b"KeyError: 'a'\n" + LOG, 0, "lesson 1, error"),
     ],
 )

@@ -76,7 +76,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         ("before -- price pot", 1, "no failure is known"),
         ("seen build.log", 0, "seen: 2", "  Error: 3 items match", "lesson 2, strategy, candidate"),
         ("seen any.bin", 2, "any.bin is not a text"),
-        ("seen well.log", 1, "no line of it looks like an error"),
+        ("seen well.log", 1, "no line looks like an error"),
     )
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
@@ -109,7 +109,7 @@ def test_what_failed_is_told_by_doctor_and_tried_again(typed):
     typed(
         ("reflect runs.jsonl --model reflectors:gone", 5, "no key", "!episode"),
         ("reflect runs.jsonl --model reflectors:late", 1, late, "2 episodes: 0 new, 0 known, 2 fa"),
-        ("lessons", 0, "nothing was learnt"),
+        ("lessons", 0, "no lesson in project"),
         ("doctor", 1, "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:"),
         ("reflect --waiting --model reflectors:late", 1),
         ("reflect --waiting --model reflectors:good", 0, "2 episodes: 1 new, 1 known"),

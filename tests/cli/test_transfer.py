@@ -52,10 +52,11 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     listed = invoke(*following(done.out))
     assert listed.code == 0
     assert source in listed.out.replace("\n", "")
-    assert invoke("recall", "convert parcel 9", "--db", "mine.db").out == "nothing related\n"
+    held = invoke("recall", "convert parcel 9", "--db", "mine.db")
+    assert held.out.endswith("Next: heedful quarantine list --db mine.db\n")
     gone = invoke("quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db")
     assert gone.code == 0
-    assert invoke("lessons", "--db", "mine.db").out == "nothing was learnt in this scope yet\n"
+    assert invoke("lessons", "--db", "mine.db").out == "no lesson in project 'default' of mine.db\n"
 
 
 def test_a_cut_file_is_refused(desk, invoke):

@@ -55,6 +55,8 @@ ANSWERS: list[tuple[Any, list[str]]] = [
     (lambda answer: None, []),
     (lambda answer: True, []),
     (lambda answer: "", []),
+    (lambda answer: (True, "looks good"), []),
+    (lambda answer: (False, "too long"), ["too long"]),
     (lambda answer: Evaluation((Finding("own", "judged"),)), ["judged"]),
 ]
 
@@ -102,9 +104,10 @@ def test_the_decorator_without_parentheses_and_a_function_without_a_hint(
 
 async def test_policy_and_goals_may_be_text():
     judge = lambda *_: Evaluation(scores={"quality": 0.5})  # noqa: E731
-    options: Any = {"goals": ["quality >= 0.8"], "policy": "thorough, attempts.limit=2"}
-    result = await heedful.run("t", generate=lambda *_: "x", evaluate=judge, store=None, **options)
-    assert (len(result.loop.attempts), result.loop.goals) == (2, (Goal("quality", 0.8),))
+    for policy in ("thorough, attempts.limit=2", "attempts.limit=2, -repeat"):
+        options: Any = {"goals": ["quality >= 0.8"], "policy": policy, "store": None}
+        result = await heedful.run("t", generate=lambda *_: "x", evaluate=judge, **options)
+        assert (len(result.loop.attempts), result.loop.goals) == (2, (Goal("quality", 0.8),))
 
 
 def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():
@@ -154,6 +157,19 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: self_correcting(evaluate=0.7), errors.InvalidInput, "returns an Evaluation"),
     (lambda: self_correcting(checks=len), errors.InvalidInput, "a list"),
     (lambda: self_correcting(goals=["quality"]), errors.InvalidInput, "alignment >= 0.75"),
+    (lambda: self_correcting(checks=[heedful.checks.regex]), errors.InvalidInput, "checks.regex"),
+    (lambda: self_correcting(timeout="3"), errors.InvalidInput, "number of seconds"),
+    (lambda: self_correcting(retries=3), errors.UnknownName, r"attempts\.limit"),
+    (lambda: self_correcting(embedder="minilm"), errors.UnknownName, r"memory=Memory\("),
+    (lambda: self_correcting(lambda: "x"), errors.InvalidInput, "a function of the task"),
+    (lambda: self_correcting(store=None)(cast("Any", None)), errors.InvalidInput, "a function"),
+    (lambda: self_correcting(Group), errors.InvalidInput, "a function"),
+    (lambda: cast("Any", self_correcting(lower))("t", "x"), TypeError, "loop passes the hint"),
+    (lambda: cast("Any", self_correcting(lower))("t", hint="x"), TypeError, "loop passes the"),
+    *((lambda c=c: once(checks=[c]), errors.CheckFailed, r"takes \(candidate\) or")
+      for c in (lambda: "", lambda a, b, c: "")),
+    (lambda: once(memory="."), errors.StoreUnavailable, "it is a file"),
+    (lambda: heedful.AttemptReport(), errors.UsageError, "empty"),
 ]  # fmt: skip
 
 

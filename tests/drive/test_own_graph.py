@@ -97,6 +97,9 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
         await heedful.learn("c", "t", ["12"], store=str(path))  # type: ignore[list-item]
     with pytest.raises(errors.Conflict):
         await heedful.open_loop("a", "another task", store=str(path))
+    bare = await heedful.open_loop("bare", "t", store=str(path))
+    ended: Any = await bare.report("x")
+    assert "give checks" in ended.stopped_by[0].detail
     await loop.report(WANTED)
     with pytest.raises(errors.LoopEnded):
         await loop.report("more")

@@ -21,7 +21,7 @@ from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.lesson import QUIET, TURN, Example, Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES
+from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, Briefing, Choice
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -377,6 +377,11 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert (choice.leg, choice.outcome, choice.text) == ("likeness", "closest", "")
     assert 0 < choice.score < PROMPT_WORDS
     assert f"of {PROMPT_WORDS:.2f} needed" in choice.why
+    told = Choice("told", 7, "example", "likeness", 0.75, "near")
+    assert str(Briefing(choices=(told,) * 3)) == f"{told} (3 examples)"
+    other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])
+    assert "1, none told" in other.silence
+    assert "severity" in other.choices[0].why
 
 
 @pytest.mark.parametrize("host", [nameless, outside])

@@ -79,6 +79,11 @@ def memory(store):
             ["+func f()"], 0, True,
         ),
         (
+            [step("Bash", "npm test", f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:", failed=True),
+             step("Bash", "pip install a", "ERROR: no version\nERROR: no match", failed=True)],
+            ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
+        ),
+        (
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
             [FAILED[1].error[12:]], [], 0, False,
         ),
@@ -110,7 +115,8 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     found = await memory.seen("Bash", f"> npm test\n{MISSING}")
     assert found.count == 2
     assert "pnpm test" in found.lessons[0]["text"]
-    assert "pnpm test" in str(await memory.before("Bash", {"command": "npm test"}))
+    (known,) = (await memory.before("Bash", {"command": "npm test"})).failures
+    assert (known.fix, "pnpm" in known.what) == ("Bash `pnpm test`", False)
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 
@@ -144,6 +150,25 @@ async def test_a_lesson_is_trusted_like_its_least_source(memory, steps, said, tr
     stating = heedful.Memory(memory.store, trust=trust)
     made = await heedful.learn_session(session(*steps, said=said), memory=stating)
     assert [one.state for one in made.stored.values()] == states
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("stated", [True, False])
+async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(store, stated):
+    said = "No, we use pnpm, never npm."
+    memory = heedful.Memory(store, holdout=0, trust=OWN if stated else {})
+    await heedful.learn_session(session(FAILED, OTHER, said=said), memory=memory)
+    task = "Use pnpm, never npm: npm ERR! Missing script test"
+    assert bool((await memory.brief(task, "l")).advice) is stated
+    for source, trust in OWN.items():
+        await memory.set_trust(source, trust, by="ann", waiting=True)
+    [told] = (await memory.brief(task, "l")).advice
+    assert (told.lesson, told.verified) == (said, False)
+    found = await memory.recall(task)
+    choices = (await memory.brief(task, "", every=True)).choices
+    assert {one.reflection for one in found} == {one.lesson for one in choices}
+    assert [one.outcome for one in choices] == ["told", "missed"]
+    assert "elsewhere" in choices[1].why
 
 
 async def test_only_an_episode_is_learnt():

@@ -62,7 +62,8 @@ async def test_an_episode_is_reflected_on_once_also_after_a_failure(store):
 @pytest.mark.parametrize(("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")])
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (one,) = await put(store, SCOPE, "pot")
-    setup = setup_of(Settings(trust=trust, model="none", embedder="none"), store)
+    values = Settings.model_validate({"trust": trust, "model": "none", "embedder": "none"})
+    setup = setup_of(values, store)
     await done(Tools(store, trust=setup.trust), "reflect", digest=one)
     made = {each["kind"]: each["state"] for each in await store.read(SCOPE, lesson_store.top, 9)}
     assert made["reflection"] == state

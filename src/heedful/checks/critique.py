@@ -130,6 +130,7 @@ _SUMMARY = (
     "The candidate is to be a summary of the work in task and context. summary_valid is true if "
     "the work supports everything in the summary and nothing important is missing."
 )
+open_judge: Callable[[str], Model] = cache(open_model)  # opens each model only once
 ROLES: Mapping[str, Role] = {
     **{
         name: Role(name, text, {name: "at_most" if name == "drift" else "at_least"})
@@ -167,12 +168,6 @@ async def ask_judge(
     rules = _RULES.format(instruction=instruction, mark=mark, keys=listed)
     parts = [*delimit(mark, shown), f"Judge the candidate of {mark} now, as JSON."]
     return await ask_for_json(model, rules, parts, read, schema, **settings)
-
-
-@cache
-def open_judge(name: str) -> Model:
-    """Return the model with this name; open it only once."""
-    return open_model(name)
 
 
 def plain_text(value: Any) -> str:

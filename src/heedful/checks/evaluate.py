@@ -264,6 +264,8 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
         found = found.findings
     elif getattr(found, "shape", None) == ():  # a truth value of numpy
         found = found.item()
+    pair = isinstance(found, tuple) and list(map(type, found)) == [bool, str]
+    found = (found[0] or found[1] or False) if pair else found  # (False, "what is wrong")
     if found is None or isinstance(found, bool | str | Finding):
         found = [found]
     if isinstance(found, Mapping) or not isinstance(found, Iterable):

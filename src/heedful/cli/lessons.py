@@ -14,22 +14,10 @@ from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output
+from heedful.cli import output, settings
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, following, indented, say
-from heedful.cli.settings import (
-    MOST,
-    By,
-    DryRun,
-    Keep,
-    Limit,
-    UnusedFor,
-    Why,
-    ask,
-    ask_all,
-    own_db,
-    seconds,
-)
+from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, ask_all
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
@@ -56,7 +44,7 @@ def lessons(limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
-    lines = _describe_lessons(found) if found else ["nothing was learnt in this scope yet"]
+    lines = _describe_lessons(found) if found else [f"no lesson in {settings.where()}"]
     return answer({"lessons": found}, *lines, then)
 
 
@@ -71,23 +59,25 @@ def seen(
     Pass what you have: a message, a log file, or on standard input all that a command wrote. Like
     grep, it exits with 1 if no error was seen.
     """
-    error_type, said = (error, _errors_in(text)) if text else ("", _errors_in(error))
+    error_type, source = (error, text) if text else ("", error)
+    said = _errors_in(source)
     mark = signature(error_type, said)
     asked = ask_all(lambda memory: memory.seen(error_type, said)) if said.strip() else []
-    db, found = max(asked, key=_shows, default=("", Seen(0)))
+    asked.sort(key=lambda one: not any(lesson["text"] for lesson in one[1].lessons))
+    db, found = next((one for one in asked if one[1]), asked[0] if asked else ("", Seen(0)))
     known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
     merged = then = ""
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         merged = f"  {many} merged as: {clean(found.group.template, WORDS)}"
         then = following("patterns", "list", error_type)
-    head = f"  {mark.digest}  {clean(mark.pattern, WORDS)}" if not found.lines else ""
-    if not said.strip():
-        head = ", because no line of it looks like an error; pass the line itself"
+    lines = found.lines or [mark.pattern.strip() or "no line looks like an error; pass the line"]
+    if not found and said == source and not said.split()[1:]:
+        say(f"heedful: there is no file {said!r}; it was looked up as the text of an error")
     answer(
         {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
-        f"seen: {found.count}{head}",
-        *(f"  {clean(line, WORDS)}" for line in found.lines),
+        f"seen: {found.count}",
+        *(f"  {clean(line, WORDS)}" for line in lines),
         merged,
         *_describe_lessons([one for one in found.lessons if one["text"]]),
         *((WAITS, f"Next: {found.release}") if found.release else ()),
@@ -97,12 +87,8 @@ def seen(
     return 0 if found else 1
 
 
-def _shows(asked: tuple[str, Seen]) -> tuple[bool, bool]:
-    return any(one["text"] for one in asked[1].lessons), bool(asked[1])
-
-
 def _own(db: str) -> Iterator[str]:
-    if db == str(own_db()):
+    if db == str(settings.own_db()):
         yield f"This is from your own memory: add --db {db} to a command about it."
 
 
@@ -185,21 +171,24 @@ def recall(
         record = {**briefings[0][1], "beside": {db: plain for db, plain, _ in briefings[1:]}}
         return answer(record, *(line for *_, lines in briefings for line in lines))
 
-    async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
-        return await memory.recall(query, limit), await check_spaces(memory)
+    async def recalled(memory: Memory) -> tuple[Sequence[Match], bool, Spaces | None]:
+        waiting = bool(await memory.quarantine.waiting(1))
+        return await memory.recall(query, limit), waiting, await check_spaces(memory)
 
     asked = ask_all(recalled)
-    found = [one for _, (every, _) in asked for one in every][:limit]
+    found = [one for _, (every, *_) in asked for one in every][:limit]
     lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
         near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
         lines.append(f"{one.kind}, {how}, {near}, seen {one.seen}")
         texts = {name: getattr(one.example, name) for name in ("task", "rejected", "accepted")}
-        if not one.example.accepted and one.lesson != one.example.task:
-            texts["lesson"] = one.lesson
+        if not one.example.accepted:
+            texts = {"lesson": one.lesson} | {k: v for k, v in texts.items() if v != one.lesson}
         lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
-    return answer({"examples": found, "spaces": asked[0][1][1]}, *(lines or ["nothing related"]))
+    waits = (following("quarantine", "list", db=db) for db, (_, held, _) in asked if held)
+    lines = lines or ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
+    return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
 
 
 async def check_spaces(memory: Memory) -> Spaces | None:
@@ -263,7 +252,7 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
-        options["unused_for"] = seconds("--unused-for", unused_for)
+        options["unused_for"] = settings.seconds("--unused-for", unused_for)
     found = ask(lambda memory: memory.prune(**options))
     return answer(
         {"dry_run": dry_run, "removed": found},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -57,7 +58,7 @@ def why(
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
-    page = markdown(replace(found, stages=(one,)) if one else found)
+    page = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     document = {**run, **one.plain()} if one else found.plain()
     return answer(document, f"{about}\n\n{page}", following("ask", found.run))
 
@@ -112,7 +113,8 @@ def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
         yield f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})"
     if state == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
-        yield f"open: {waiting}; run it again with --resume"
+        again = stored.head.stage.run if stored.head.stage else stored.id
+        yield f"open: {waiting}; call it again with id={again!r} (tasks in a file: run --resume)"
     elif state == "stopped":
         yield f"kept: attempt {loop.best}" if loop.best else "kept: nothing"
     yield from (f"would have changed it: {way}" for way in explanation.ways)
@@ -151,8 +153,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         if name == "last":
             if runs := await newest_runs(memory, 1):
                 return runs[0]
-            where = f"{memory.store.url}; no pipeline has run in this scope"
-            raise NotFound("loop", name, where) from None
+            raise NotFound("run of a pipeline", name, settings.where()) from None
         found = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
@@ -225,7 +226,7 @@ def runs(
     reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
-    empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+    empty = f"no run of a pipeline{f' {pipeline!r}' if pipeline else ''} in {settings.where()}"
     if not stats:
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
@@ -253,10 +254,17 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
+def _short(id: str) -> str:
+    """Return the beginning of an id that heedful made up, which is enough to name the loop."""
+    return re.sub(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z", r"\1", id)
+
+
 LOOPS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
-    loop="id",
-    task=lambda row: clean(_text(row["task"]), BRIEF),
+    loop=lambda row: _short(row["id"]),
+    task=lambda row: clean(
+        _text(row["task"]["pipeline"] if row["kind"] == "run" else row["task"]), BRIEF
+    ),
     stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
     best=lambda row: row["best"] or 0,
 )
@@ -271,8 +279,8 @@ def list_loops(
     found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
     )
-    empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    rows = [{**loops.summary(one), "task": one.head.task} for one in found]
+    empty = f"no loop{f' of a run {run!r}' if run else ''} in {settings.where()}"
+    rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
     return emit(rows, LOOPS, key="loops", text=4, empty=empty)
 
 
@@ -289,6 +297,7 @@ def _decision(one: Reasoning) -> dict[str, Any]:
 
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
+    loop=lambda one: _short(one.loop),
     why=_reason,
     overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
     fatigue=lambda one: (
@@ -322,12 +331,12 @@ def log(
     def document(one: Reasoning) -> dict[str, Any]:
         return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
 
-    options: Any = {"empty": "no decision yet", "then": then, "document": document}
-    return emit(found, shown, key="decisions", text=4, **options)
+    empty = f"no decision in {settings.where()}"
+    return emit(found, shown, key="decisions", text=4, empty=empty, then=then, document=document)
 
 
 def override(
-    loop: Annotated[str, Argument(help="The id of a loop.")],
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
     by: settings.By,
     why: settings.Why = "",
@@ -340,16 +349,17 @@ def override(
     """
     until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
+    stored = settings.ask(lambda memory: loop_of(memory, loop))
     verdict = settings.ask(
-        lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
+        lambda memory: lift(stored.id, rule, **options, store=memory.store, scope=memory.scope)
     )
-    run, _, task = loop.rpartition("/")
+    run, _, task = stored.id.rpartition("/")
     end = "is open; resume it in the program that ran it"
     if isinstance(verdict, Done):
         end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
     elif run and task:
         end = f"is open; heedful run TASKS --run {run} --resume continues it"
     lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
-    document = {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)}
-    words = f"{lifted}; loop {clean(loop, 200)} {end}"
-    return answer(document, words, following("why", loop))
+    document = {"loop": stored.id, "rule": rule, **options, **codec.verdict_to(verdict)}
+    words = f"{lifted}; loop {clean(stored.id, 200)} {end}"
+    return answer(document, words, following("why", stored.id))

@@ -32,7 +32,7 @@ SHOWN = 50  # rows of a table that may be very long
 WIDTH = 120  # columns of a table that is not printed to a terminal
 # Columns that contain times.
 TIMES = {"at", "began", "ends", "last of use", "last seen", "made", "since", "updated"}
-MANY = 5_000  # loops or lessons; fewer take only a few seconds
+MANY = 1_000  # loops, lessons or files; fewer take only a few seconds
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
@@ -283,7 +283,7 @@ class Progress:
 
         A `total` of 0 is unknown.
         """
-        least = 100 * unit if self.live else MANY * min(unit, 1_000)
+        least = 100 * unit if self.live else MANY if unit == 1 else 5_000_000
         step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return

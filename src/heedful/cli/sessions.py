@@ -191,15 +191,15 @@ def _answer(report: Report, asked: Collection[str]) -> int:
     lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
     said = Counter(report.corrections).most_common(PROBLEMS)
     lines += [f"your correction: {clean(one, 200)}" for one, _ in said]
-    lines.append(words)
+    lines += [words] if report.files else [f"no file there is named {' or '.join(FILES)}"]
     if report.forgotten:
         lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
     for db in report.waiting.keys() - {*asked}:
         held = counted(len(report.waiting[db]), "text")
-        lines.append(f"{held} in quarantine of {db}; if you trust your own:")
-        for stated in OWN.items():
-            more = "trust", "set", *stated, "--waiting", "--db", db
-            lines.append(f"  heedful {shlex.join(more)}")
+        lines.append(f"{held} in quarantine of {db}; read them, or trust all that is your own:")
+        ways = [("trust", "set", *stated, "--waiting") for stated in OWN.items()]
+        for way in (("quarantine", "list"), *ways):
+            lines.append(f"  heedful {shlex.join((*way, '--db', db))}")
     waiting = {db: sorted(held) for db, held in report.waiting.items()}
     answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():

@@ -132,7 +132,11 @@ def settings(**options: Any) -> Settings:
     places = _places({**call().options, **options})
     try:
         found = Settings(**ChainMap(*reversed(places.values())))
-        return found if "db" in found.model_fields_set else _with_default_db(found)
+        stated = "db" in found.model_fields_set or Path(DATABASE).exists()
+        root = None if stated else repository(Path.cwd())  # the memory of a repository is there
+        if root in (None, Path.cwd()):
+            return found
+        return found.model_copy(update={"db": str(root / DATABASE)})
     except ValidationError as error:
         problems = dict[str, str]()  # the first problem of each setting
         for one in error.errors():
@@ -142,14 +146,6 @@ def settings(**options: Any) -> Settings:
                 what = f": there is no such setting; there are: {', '.join(Settings.model_fields)}"
             problems.setdefault(name, f"{_place(name, places)}{what}")
         raise UsageError("; ".join(problems.values())) from error
-
-
-def _with_default_db(values: Settings) -> Settings:
-    """Return the settings with the database of this folder, or else of its git repository."""
-    root = None if Path(DATABASE).exists() else repository(Path.cwd())
-    if root is None or root == Path.cwd():
-        return values
-    return values.model_copy(update={"db": str(root / DATABASE)})
 
 
 def states_db() -> bool:
@@ -288,6 +284,12 @@ def scope_of(values: Settings) -> Scope:
     return Scope(values.tenant, values.project)
 
 
+def where() -> str:
+    """Return the project and the database of the settings, in words."""
+    values = settings()
+    return f"project {values.project!r} of {shown(values.db)}"
+
+
 def exists(db: str) -> bool:
     return db.startswith(POSTGRES) or Path(db).exists()
 
@@ -296,8 +298,8 @@ def exists(db: str) -> bool:
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if its file does not exist, unless `new` is True."""
     if not (new or exists(values.db)):
-        where = "this folder; check the path, or let heedful run create one"
-        raise NotFound("database", values.db, where)
+        hint = "pass --db with the file that your program names, or let heedful run create one"
+        raise NotFound("database", values.db, f"reach; {hint}")
     store = open_store(prepare(values.db))
     try:
         yield store

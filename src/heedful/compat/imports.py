@@ -97,7 +97,9 @@ def _convert(
         rows += 1
         try:
             row = _row(raw, scope)
-            at, lessons = _time(row), FORMS[form][1](row)
+            time = next((row[name] for name in TIMES if row.get(name) not in (None, "")), None)
+            at = seconds(time.isoformat() if isinstance(time, datetime) else time) or 0.0
+            lessons = FORMS[form][1](row)
         except InvalidInput as error:
             reason = str(error).removesuffix(f"; it must be {error.allowed}")
             refused.append(RefusedRow(number, reason, f"{error.field} must be {error.allowed}"))
@@ -199,11 +201,6 @@ def _text(row: Row, name: str, needed: bool = False) -> str:
     if not isinstance(value, str | None) or (needed and not (value or "").strip()):
         raise InvalidInput(name, value, "a text that is not empty" if needed else "a text")
     return storable(value or "")[:LONGEST]
-
-
-def _time(row: Row) -> float:
-    given = next((row[name] for name in TIMES if row.get(name) not in (None, "")), None)
-    return seconds(given.isoformat() if isinstance(given, datetime) else given) or 0.0
 
 
 def _names(row: Row, field: str) -> tuple[str, ...]:

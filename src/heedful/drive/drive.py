@@ -103,6 +103,10 @@ def validate_arguments(
         raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
+    for check in checks:
+        home, name = (getattr(check, part, ".") for part in ("__module__", "__qualname__"))
+        if str(home).startswith("heedful.checks.") and "." not in name:
+            raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
     if evaluate is not None and not callable(evaluate):
         allowed = "a function (candidate, context) that returns an Evaluation"
         raise errors.InvalidInput("evaluate", evaluate, allowed)
@@ -111,7 +115,7 @@ def validate_arguments(
     given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
     aims = tuple(given) or policy.goals
     record.check_goals(aims)
-    if timeout is not None and not 0 < timeout < float("inf"):
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < UNLIMITED):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
     most = journal.LONGEST_KEY
     if memory_key and not (

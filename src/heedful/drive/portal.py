@@ -111,7 +111,7 @@ def self_correcting(
 def self_correcting(
     function: Any = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
 ) -> Any:
-    """Decorate `generate(task, hint, …)`: each call runs a loop and returns the best candidate.
+    """Decorate `generate(task, hint, …)`: each call runs a loop and returns an accepted candidate.
 
     Takes the options of `run`. The decorated function is async if the original function is. The
     parameter called `hint` (or `feedback`) gets the feedback; callers do not pass it. A function
@@ -120,8 +120,6 @@ def self_correcting(
     candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
     `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
     """
-    if function is not None and not callable(function):
-        raise InvalidInput("function", function, "a function; name other arguments: checks=[…]")
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
@@ -133,15 +131,21 @@ def self_correcting(
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         key = options.get("memory_key")
         settings = {**options, "memory_key": key_of(function) if key is None else key}
-        signature, returned = inspect.signature(function), declared(function)
+        fine, returned = callable(function) and not isinstance(function, type), declared(function)
+        signature = inspect.signature(function) if fine else inspect.Signature()
         takes = signature.parameters
         names = [name for name in takes if name not in ("hint", "feedback")]
         outer = signature.replace(parameters=[takes[name] for name in names])
-        first = next((name for name in names if name not in ("self", "cls")), "task")
+        first = next((name for name in names if name not in ("self", "cls")), "")
+        if not first:
+            raise InvalidInput("function", function, "a function of the task; name checks=[…]")
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            bound = outer.bind(*args, **named)
+            try:
+                bound = outer.bind(*args, **named)
+            except TypeError as error:
+                raise TypeError(f"{error}; call it as {outer}, the loop passes the hint") from None
             bound.apply_defaults()
             given = bound.arguments
 

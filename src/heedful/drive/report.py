@@ -35,7 +35,8 @@ class AttemptReport:
     The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs `checks` on
     the output. `request` is further JSON data of the report, such as the arguments of the checks;
     it is part of the `name`. If nobody has `vouched` for evaluation and checks, or if the loop has
-    other goals than `goals`, the lessons of the loop wait in quarantine. Raises InvalidInput.
+    other goals than `goals`, the lessons of the loop wait in quarantine. Raises InvalidInput, and
+    UsageError for an empty report.
     """
 
     output: Any = None
@@ -61,6 +62,8 @@ class AttemptReport:
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
         if not isinstance(self.checks, Sequence):
             raise errors.InvalidInput("checks", self.checks, "a list of checks")
+        if output is self.evaluation is None and not (self.digest or self.checks):
+            raise errors.UsageError("the report is empty: give output, digest or evaluation")
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)
 
@@ -206,9 +209,8 @@ class ReportedLoop:
         and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput, UsageError for an empty report.
         """
         errors.check_options("a report", fields, AttemptReport.__slots__)
-        made = AttemptReport(output, **{"checks": self.checks, **fields})
-        if made.output is made.evaluation is None and not made.digest:
-            raise errors.UsageError("the report is empty: give output, digest or evaluation")
+        made = AttemptReport(output, **fields)
+        made = made if "checks" in fields else replace(made, checks=self.checks)
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
         record.check_integer("attempt", number)
         result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
@@ -236,10 +238,10 @@ async def open_loop(
     """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
-    With a `memory`, which has a store and a scope of its own, the loop is told what earlier loops
-    learnt, and teaches when it ends; loops with the same `memory_key` tell each other the rules
-    that they broke. Checks find `context` as `Context.data`. Raises InvalidInput, StoreError, and
-    Conflict if the loop exists with another task, context, goals, policy or memory key.
+    With a `memory`, whose store and scope the loop then has, it is told what earlier loops learnt,
+    and teaches when it ends; loops with the same `memory_key` tell each other the rules that they
+    broke. Checks find `context` as `Context.data`. Raises InvalidInput, StoreError, and Conflict if
+    the loop exists with another task, context, goals, policy or memory key.
     """
     policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
     journal.check_json(task=task, context=context)
@@ -268,10 +270,10 @@ async def open_loop(
 async def learn(
     id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
 ) -> ReportedLoop:
-    """Learn from a loop that your program has finished: record its attempts, the last one accepted.
+    """Learn from a loop that your program has finished; the last attempt is the answer you kept.
 
-    Takes the `options` of `open_loop`, without a policy. Raises the errors of `open_loop` and of
-    `ReportedLoop.report`.
+    It counts as accepted only if its evaluation has no error. Takes the `options` of `open_loop`,
+    without a policy. Raises the errors of `open_loop` and of `ReportedLoop.report`.
     """
     if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
         raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")

@@ -21,6 +21,7 @@ from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMANDS = ("command", "cmd")
+MENDED = "What put it right:"  # the line before the mend in a lesson from a session
 # Characters of an action that are read, and pairs of words that are compared.
 LONGEST = 4_096
 MOST_PAIRS = 128
@@ -127,9 +128,9 @@ class KnownFailure:
         times = "once" if self.runs == 1 else f"in {self.runs} runs"
         same = "this" if self.whole else "an action with this name"
         after = f" ({self.state})" if self.state else ""
-        sure = f"{self.lesson_state}, {self.trust}"
-        fix = f"\nfix ({sure}): {self.fix}" if self.fix else f"\nno fix is known ({sure})"
-        return f"{same} failed {times} and has not worked since{after}: {self.what}{fix}"
+        sure = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
+        fix = sure if self.fix else "no fix is known"
+        return f"{same} failed {times} and has not worked since{after}: {self.what}\n{fix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
+from heedful.loop.record import LARGEST, check_number, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -134,7 +134,7 @@ class Cause:
         `verified` is true if a loop broke the rule of this lesson and then passed.
         """
         if checks and self.checks and not set(checks) & set(self.checks):
-            return f"found by another check, {self.checks[0]}"
+            return f"found by the check {self.checks[0]!r}, which this loop does not have"
         if not verified and self.loops < 2:
             return "broken in 1 loop and mended in none; told once a second loop breaks it"
         if self.quiet >= QUIET and self.quiet % TURN:
@@ -359,12 +359,6 @@ class Past:
 
 LONGEST_SOURCE = 500  # characters
 _TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
-
-
-def check_id(id: object) -> None:
-    """Raise InvalidInput unless `id` is an integer that a store can hold."""
-    if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST_INTEGER:
-        raise InvalidInput("id", id, "an integer below 2**63")
 
 
 def check_texts(**arguments: object) -> None:

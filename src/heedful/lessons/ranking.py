@@ -224,24 +224,24 @@ def choose_for_loop(
     """Return what a loop is told before its task, and every other candidate with the reason.
 
     Rules that loops of its memory key broke come first, in the order of `found`; then worked
-    examples and lessons for similar tasks, and the nearest strategy. `tell` leaves out one of the
-    two forms. A lesson from a check without an accepted output is told as a rule only, because
-    advice for one function is wrong for another. Lessons of the kind "reflection" are never told:
-    they say what went wrong elsewhere. The limits are those of `choose`. `before` are the examples
-    that a resumed loop was told: it is told them again. The other candidates are sorted: first
-    rules, then lessons by their likeness.
+    examples and lessons for similar tasks, and the nearest strategy or correction by a user.
+    `tell` leaves out one of the two forms. A lesson from a check without an accepted output is told
+    as a rule only, because advice for one function is wrong for another. Other lessons of the kind
+    "reflection" are never told. The limits are those of `choose`. `before` are the examples that a
+    resumed loop was told: it is told them again. The others are sorted: rules, then the likest.
     """
     if before is not None:
         found = [match for match in found if match.id in before]
     rules: list[Match] = []
     alike: list[Match] = []
+    barred: list[Match] = []
     missed: list[tuple[Match, str]] = []
     for match in keep_important(_with_overlap(task, found)):
         cause, form = match.cause, "examples" if match.example.accepted else "rules"
         if tell not in ("both", form):
             continue
         if cause is None:
-            alike += [match] if form == "examples" or match.kind != "check" else []
+            (barred if _bar(match) else alike).append(match)
         elif before is None and (why := cause.rests(checks, match.verified)):
             missed.append((match, why))
         else:
@@ -249,7 +249,7 @@ def choose_for_loop(
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
     alike += [replace(match, cause=None) for match in rules[RULES:]]
     ranked = rank(task, alike, len(alike), now)
-    strategies = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
+    strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     advice = any(not match.example.accepted for match in (*rules, *usable))
     chosen = choose(usable, now=now, advice=advice, rules=rules)
@@ -257,10 +257,20 @@ def choose_for_loop(
         chosen = [replace(match, worked=None) for match in chosen]
     known = {match.id for match in chosen}
     missed += [(match, FULL) for match in rules if match.id not in known]
-    known |= {match.id for match in rules}
-    others = [match for match in alike if match.id not in known and match.kind != "reflection"]
+    known |= {match.id for match, _ in missed}
+    others = [match for match in (*alike, *barred) if match.id not in known]
     others.sort(key=lambda match: _likeness(match)[2] / max(_likeness(match)[1], 1e-9))
-    return chosen, missed + [(match, FULL if _nearness(match) else "") for match in others]
+    reasons = (_bar(match) or (FULL if _nearness(match) else "") for match in others)
+    return chosen, [*missed, *zip(others, reasons, strict=True)]
+
+
+def _bar(match: Match) -> str:
+    """Return why no prompt may have a lesson about a similar task; "" if a prompt may."""
+    # The error of a correction by a user is its own text.
+    if match.kind == "reflection" and signature("", match.lesson).digest != match.signature:
+        return "for no prompt: it says what went wrong elsewhere; `before` and `seen` tell it"
+    rule = match.kind == "check" and not match.example.accepted
+    return "told only to loops of its memory key" if rule else ""
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
@@ -285,7 +295,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
     parts = []
     for match in reversed(advice):
         if not match.example.accepted:
-            kind = BROKEN if match.cause else RULE if match.kind == "strategy" else MISTAKE
+            kind = BROKEN if match.cause else RULE if match.kind in PRODUCTS else MISTAKE
             parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
     heads = ["lessons from"] if parts else []
     heads += ["accepted answers to"] if turns else []
@@ -354,7 +364,8 @@ class Choice:
     def of(cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True) -> Choice:
         """Return the choice about a lesson; `words` says whether it has the lesson's text."""
         measure, score, least = _likeness(match)
-        measured, leg = f"{measure} {score:.2f} of {least:.2f} needed", "likeness"
+        need = f", {least:.2f} is enough" if score >= least else f" of {least:.2f} needed"
+        measured, leg = f"{measure} {score:.2f}{need}", "likeness"
         if match.cause is not None:
             score, leg = match.cause.loops, "cause"
             measured = f"broken in {_loops(match.cause.loops)}"
@@ -415,12 +426,13 @@ class Briefing:
         """Why memory tells the loop nothing; "" if it tells something."""
         if any(choice.outcome == "told" for choice in self.choices):
             return ""
-        rules = any(choice.leg == "cause" for choice in self.choices)
-        reasons = [] if rules else [f"no rule was broken under the key {self.memory_key!r}"]
+        rules, key = sum(one.leg == "cause" for one in self.choices), f"key {self.memory_key!r}"
+        reasons = [f"rules under the {key}: {rules}, none told now"]
+        reasons = reasons if rules else [f"no rule was broken under the {key}"]
         if not self.memory_key:
-            reasons = ["the loop has no memory key: give one to a lambda, a session or a model"]
-        reasons += [] if self.choices else ["no lesson is about a similar task"]
-        reasons += [] if self.space else ["no embedder: tasks are compared by words"]
+            reasons = ["no memory key, so no rules: pass memory_key (command line: --key)"]
+        how = "" if self.space else " (by words, without an embedder)"
+        reasons += [f"no lesson is about a similar task{how}"] * (rules == len(self.choices))
         lessons = f"{self.waiting} lesson{'s wait' if self.waiting > 1 else ' waits'}"
         return "; ".join([*reasons, *[f"{lessons} in quarantine"] * bool(self.waiting)])
 
@@ -435,7 +447,8 @@ class Briefing:
     def lines(self) -> tuple[str, ...]:
         """A line for each choice, after a line with the reason if nothing is told."""
         silence = [f"silent: {self.silence}"] if self.silence else []
-        return (*silence, *map(str, self.choices))
+        counts = Counter(map(str, self.choices)).items()  # alike for examples of one lesson
+        return (*silence, *(f"{line} ({n} examples)" if n > 1 else line for line, n in counts))
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

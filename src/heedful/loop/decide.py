@@ -204,7 +204,7 @@ def _spoken(
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            what = ", ".join(goal.score for goal in missing) or "the candidate"
+            what = ", ".join(goal.score for goal in missing) or "the candidate: give checks"
             spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)

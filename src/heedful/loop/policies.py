@@ -101,6 +101,8 @@ def goal(value: Any) -> Goal:
 
 def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
+    if set("=<>≤≥") & set(head):  # changes of the default preset, as in an object
+        head, parts = "default", [head, *parts]
     base = preset(head)
     changes: dict[str, Any] = {}
     # Every part with a comparison sign is a goal, even if it is malformed.

@@ -16,7 +16,7 @@ from typing import Any
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
-from heedful.lessons.lesson import Match, check_actor, check_id
+from heedful.lessons.lesson import Match, check_actor
 from heedful.lessons.ranking import rank
 from heedful.loop.record import check_integer
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
@@ -91,7 +91,7 @@ class Dreams:
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
-        check_id(id)
+        check_integer("id", id, 0)
         for row in await self._store.read(self._scope, patterns.log, 1, id):
             return Dream.of(row)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
@@ -103,7 +103,7 @@ class Dreams:
         The rollback is recorded. Raises NotFound, InvalidInput without an actor, and
         RollbackRefused if the dream was rolled back before or a later dream builds on it.
         """
-        check_id(id)
+        check_integer("id", id, 0)
         return await self._store.write(self._scope, patterns.undo, id, by, why)
 
 

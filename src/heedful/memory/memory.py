@@ -415,7 +415,7 @@ class Memory(Transfers):
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
-        records.check_id(id)
+        check_integer("id", id, 0)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
@@ -428,7 +428,7 @@ class Memory(Transfers):
 
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
-        records.check_id(id)
+        check_integer("id", id, 0)
         await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
 
     async def prune(
@@ -544,7 +544,7 @@ class Quarantine:
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return a lesson that is or was in quarantine. Raises NotFound, InvalidInput."""
-        records.check_id(id)
+        check_integer("id", id, 0)
         for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
             provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
             return replace(entry, provenance=provenance)

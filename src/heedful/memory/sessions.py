@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from operator import or_
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.action import QUOTED, command_of
+from heedful.lessons.action import MENDED, QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import (
@@ -60,6 +60,7 @@ _EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
 _CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
 _NAMED = re.compile(r"\w+")
+_ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 
@@ -90,11 +91,9 @@ class Mistake:
         said = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
-        if self.mends:
-            said += "What put it right:", *self.mends
         if self.others:
             said.append(f"It failed also with {', '.join(f'“{one}”' for one in self.others)}.")
-        return "\n".join(said)
+        return "\n".join([*said, *([MENDED, *self.mends] if self.mends else ())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +190,14 @@ class _Session:
         """Return the lines that name the errors of a failed step."""
         text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
         # An exit status names no error.
-        lines = error_lines(trace.output(text).splitlines(), others=False) or ["error"]
-        return [redact(line) for line in lines[:LINES]]
+        said = trace.output(text).splitlines()
+        lines = error_lines(said, others=False) or ["error"]
+        # Neighbouring lines with the same label are one message.
+        bare = filter(None, map(trace.without_margin, said))
+        labelled = groupby(bare, lambda line: (_ERROR.match(line) or [line])[0])
+        parts = [{*part} for _, part in labelled]
+        less = {line for part in parts for line in [one for one in lines if one in part][1:]}
+        return [redact(line) for line in lines[:LINES] if line not in less]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()

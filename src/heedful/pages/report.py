@@ -66,14 +66,14 @@ def html(report: Report) -> str:
     return render("report.html.j2", report=report)
 
 
-def markdown(report: Report) -> str:
-    """Return the report as Markdown."""
-    return render("report.md.j2", report=report)
+def markdown(report: Report, escape: bool = True) -> str:
+    """Return the report as Markdown; without `escape`, for a terminal, names stay as they are."""
+    return _environment(escape).get_template("report.md.j2").render(report=report)
 
 
 def render(template: str, **values: object) -> str:
     """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
-    return _environment().get_template(template).render(**values)
+    return _environment(True).get_template(template).render(**values)
 
 
 def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
@@ -164,7 +164,7 @@ def _read(text: str) -> tuple[list[str], int]:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(escape: bool) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -180,16 +180,17 @@ def _environment() -> Environment:
     facts = (cost, counted, details, failures, happened, verdict, worked)
     environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
     environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    environment.filters |= {"clean": clean, "cut": cut, "line": _line, "fence": _fence, "iso": iso}
+    environment.filters |= {"clean": clean, "cut": cut, "fence": _fence, "iso": iso}
+    environment.filters["line"] = partial(_line, escape=escape)
     environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
     environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return environment
 
 
-def _line(text: str) -> str:
-    """Return the text as one line of Markdown, escaped for tables too."""
+def _line(text: str, escape: bool) -> str:
+    """Return the text as one line, with `escape` as Markdown that is safe in tables, too."""
     plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
-    return _SPECIAL.sub(lambda special: f"\\{special[0]}", plain)
+    return _SPECIAL.sub(lambda special: f"\\{special[0]}", plain) if escape else plain
 
 
 def _fence(text: str, kind: str = "") -> str:

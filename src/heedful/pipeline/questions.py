@@ -121,7 +121,7 @@ def describe_run(report: Report) -> str:
     ending = {
         "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
-        "open": "is open: it was interrupted, or is still running",
+        "open": f"is open: it was interrupted (run it again with id={report.run!r}) or still runs",
         "passed": "passed",
     }[report.status]
     attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")

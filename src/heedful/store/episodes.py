@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
+from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, Step
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
@@ -344,8 +344,9 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
         known = {bool(row["own"]): row for row in rows if not row["entry"]}
         if True in known and len(failures) < LISTED:
             rule = known.get(False)
-            best, fix = rule or known[True], rule["text"] if rule else ""
-            told = {"what": known[True]["text"], "fix": fix, "lesson_state": best["state"]}
-            told |= {"lesson": failed["id"], "trust": best["trust"]}
+            best, text = rule or known[True], known[True]["text"]
+            what, _, fix = text.partition(f"\n{MENDED}\n")
+            told = {"what": text, "fix": rule["text"]} if rule else {"what": what, "fix": fix}
+            told |= {"lesson": failed["id"], "trust": best["trust"], "lesson_state": best["state"]}
             failures.append(from_row(KnownFailure, failed, **told))
     return ActionHistory(tuple(failures), tuple(sorted(waiting)))

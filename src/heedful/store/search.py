@@ -400,8 +400,7 @@ WORKED = 600
 def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
-    The match of a rule has no accepted output and no score, but a `cause`, and a worked example of
-    at most `WORKED` characters.
+    A rule has no accepted output and no score, but a `cause`, and an example if that is short.
     """
     found = []
     unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0}

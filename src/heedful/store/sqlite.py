@@ -247,7 +247,7 @@ def connect(
             name, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
         )
     except (OSError, sqlite3.OperationalError) as error:
-        todo = "check that its folder exists and is writable"
+        todo = "check that its folder exists and is writable, and that it is a file"
         raise errors.StoreUnavailable(f"{name} cannot be opened, {error}; {todo}") from error
     db.row_factory, db.url, db.place = sqlite3.Row, path, place
     with ExitStack() as failed:

@@ -110,7 +110,7 @@ def from_request(data: bytes, longest: int = LARGEST_INTEGER) -> Iterator[Span]:
                         ids["parentSpanId"] = span.parent_span_id.hex()
                         yield _span({**MessageToDict(span), **ids}, named)
     except (DecodeError, IndexError) as error:
-        raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
+        raise InvalidInput("the data", data[:16], "JSON, or whole OTLP protobuf") from error
 
 
 def _fields(message: memoryview, *wanted: int) -> Iterator[tuple[int, memoryview]]:

@@ -244,7 +244,7 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
     for raw in lines:
         if raw.lstrip().startswith("Traceback ("):
             trace = True
-        elif (line := _stripped(raw)) and not _BANNER.match(line):
+        elif (line := without_margin(raw)) and not _BANNER.match(line):
             inside = raw[0].isspace()
             shapes = (n for n, shape in enumerate(_SHAPES, 1) if shape.search(line))
             rank = 0 if trace and not inside else next(shapes, None)
@@ -257,11 +257,12 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
                     del found[list(found)[MOST // 2]]
     lines = [line for found in ranks for line in found.values()][:MOST]
     if 0 < len(start) <= SHORT:
-        lines = [_stripped(error_line("\n".join(start))), *lines, *(start if others else ())]
+        lines = [without_margin(error_line("\n".join(start))), *lines, *(start if others else ())]
     return list(dict.fromkeys(filter(None, lines)))
 
 
-def _stripped(line: str) -> str:
+def without_margin(line: str) -> str:
+    """Return a line without the marks and the time that tools write before it."""
     return _TIME.sub("", _MARK.sub("", line[:LONGEST])).rstrip()
 
 
