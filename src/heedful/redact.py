@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
+from pathlib import Path
 from typing import Any
 
 # A test compares this with the detectors of detect-secrets 1.5: everything that they find is found.
@@ -20,56 +22,31 @@ from typing import Any
 # only after a key or token: all others were digests, ids and alphabets. Base64 in quotes counts
 # only with letters of both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
 
-# Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
-# fixed letter and continues with one class of characters, so a text is read in time linear in its
-# length. "<" means that the pattern begins at the start of a word.
-_ISSUED = r"""
-aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}
-google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
-cloud_key do[opr]_v1_[a-f0-9]{64} dapi[0-9a-f]{32} LTAI[A-Za-z0-9]{20}
-cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44} hv[sbr]\.[\w-]{20,}
-cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_[a-f0-9]{40} pul-[a-f0-9]{40}
-cloud_key api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{64}
-github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
-gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,}
-gitlab_token GR1348941[\w-]{20,}
-package_token npm_\w{36} pypi-AgE[\w-]{50,} rubygems_[a-f0-9]{48} dckr_[op]at_[\w-]{27,}
-package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-]) AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
-slack_token xox[a-z](?:\.xox[a-z])?-[\w-]{6,} xapp-\d-[\w-]{10,}
-slack_hook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
-chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token O<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
-stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,}
-stripe_key whsec_[A-Za-z0-9+/=]{24,}
-heedful_key heedful_[0-9a-f]{12}_[0-9a-f]{64}
-payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA[\w-]{60,} shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32}
-phone_key AC[a-z0-9]{32} SK[a-z0-9]{32}
-mail_key SG\.[\w-]{16,}+\.[\w-]{16,} key-[0-9a-f]{32} xkeysib-[a-f0-9]{64}[\w-]*
-model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,}) gsk_[A-Za-z0-9]{40,}
-model_key xai-[A-Za-z0-9]{60,} pplx-[A-Za-z0-9]{40,} r8_[A-Za-z0-9]{36,} nvapi-[\w-]{60,}
-model_key lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-[\w-]{24,}
-hub_token hf_[A-Za-z0-9]{30,} api_org_[A-Za-z0-9]{30,}
-tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,} ntn_[A-Za-z0-9]{40,} figd_[\w-]{40}
-tool_token ATATT3[\w=-]{60,} PMAK-[a-f0-9]{24}-[a-f0-9]{34} NRAK-[A-Z0-9]{27}
-tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8} sntry[su]_[\w+/=-]{40,}
-private_key AGE-SECRET-KEY-1[0-9A-Z]{58}
-jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
-signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
-"""
-# No token is shorter, and few ordinary words are as long: only these are searched for tokens.
-_RUN = r"[\w.+/=:\\%-]{16,}+"
+# Every token has such a part; few ordinary words have one, and only these are searched.
+_RUN = r"(?=[a-z_.=~-]{0,40}+[A-Z\d])[\w.=~+-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
 # Secrets recognised by the text before them: the kind, a word that the whole text must contain, and
-# a pattern with a group for the text before the secret.
+# a pattern with a group for the text before the secret. A match without this group stays.
 _PRIVATE_KEY = (
-    r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
+    r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
     r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+    r"|PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z))"
 )
+# A part that is long enough, and what follows it.
+_HASH = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"
+# A password ends at the last "@" before the path. It may contain "/", but not after a port.
+_IN_URL = (
+    r"(://(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])))"
+    r"[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
+)
+# Any scheme, if what follows is long and has a digit; `auth` in the settings of Docker and npm.
 _AUTHORIZATION = (
-    r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
-    r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
+    r"([uU\"_](?:(?<=[uU])(?i:thorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
+    r"(?:(?i:basic|token|digest|negotiate|ntlm|apikey|key|ssws)\s{1,3}(?=[^\s\"']{8})"
+    r"|(?!(?i:bearer)\s[\w.~+/=-]{20})(?:[A-Za-z][\w-]{1,30}\s{1,3})?(?=[^\s\"']{0,60}\d)(?=[^\s\"']{16}))"
+    r"|(?:(?<=\")auth\\{0,3}\"\s{0,20}:|(?<=_)auth\s{0,20}=)\s{0,20}(?:\\{0,3}\")?"
+    r"(?=[\w+/]{0,200}[A-Z0-9])(?=[\w+/]{8,}+={0,2}(?![\w-]))))(?!\[)[^\s\"'\\]++"
 )
 _COOKIE = (
     r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
@@ -83,23 +60,119 @@ _CLOUDANT = (
     r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
     r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
 )
+# Code and prose also assign to such names. So without quotes a secret needs a digit or a sign, or
+# it follows "=" directly, as in settings and addresses, and is not itself the name of a secret.
+_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
+_SIGNED = (
+    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
+    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
+)
+# References, templates, names of variables and parts of expressions are not secrets.
+_NO_SECRET = (
+    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
+    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
+)
+# Programs, and their option for a password. The arguments before the option are skipped; without
+# the option they are the match, so that no argument is read twice.
+_FLAG = r" -(?:[pPawyuU]|\w{0,6}b|-user|-proxy-user|-auth)"
+_COMMANDS = (
+    ("mysql", r"\w{0,12}+", r"-p(?=\S)"),
+    ("mariadb", r"[\w-]{0,12}+", r"-p(?=\S)"),
+    ("7z", r"[ar]?", r"-p(?=\S)"),
+    ("login", "", r"-p\s?"),
+    ("sshpass", "", r"-p\s?"),
+    ("twine", "", r"-p\s?"),
+    ("mongo", r"\w{0,8}+", r"-p\s?"),
+    ("cqlsh", "", r"-p\s?"),
+    ("sqlcmd", "", r"-P\s?"),
+    ("zip", "", r"-P\s?"),
+    ("curl", "", r"(?:-[uU]|--(?:proxy-)?user)[\s=]?[\"']?[^\s:\"']{1,64}:"),
+    ("http", "s?", r"(?:-a|--auth)[\s=]?[\"']?[^\s:\"']{1,64}:"),
+    ("smbclient", "", r"-U\s?[\"']?[^\s%\"']{1,64}%"),
+    ("redis-cli", "", r"-a\s"),
+    ("ldap", r"[a-z]{3,9}", r"-[wy]\s"),
+    ("htpasswd", "", r"-\w{0,6}b\w{0,6}\s\S{1,200}\s\S{1,64}\s"),
+    ("openssl", "", r"-pass\w{0,3}\spass:"),
+)
+_COMMAND = (
+    r"(?=\s)(?>(?:\s{{1,9}}+(?!{0})(?:\"[^\"\n]{{0,400}}+\"|'[^'\n]{{0,400}}+'|[^\s;|&\"'])++)*)"
+    rf"(?:(\s{{{{1,9}}}}{{0}}[\"']?){_NO_SECRET.replace('{', '{{').replace('}', '}}')}"
+    r"(?:(?<=[\"'])[^\"'\n]{{4,}}+(?=[\"'])|[^\s\"'`;|&()<>]{{4,}}+))?"
+)
+_OPTIONS = (
+    r"(?i:pass(?:word|wd|phrase|code)?|pwd?|secret(?:[_-]?(?:access[_-]?)?key)?|token|requirepass"
+    r"|(?:api|access|auth|account|client|store|master)[_-]?(?:key|token|secret|auth)|(?:store|key)pass)"
+)
+_OPTION = (
+    rf"(-(?:[a-zA-Z]{{2,20}}-){{0,3}}{_OPTIONS}(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))"
+    rf"(?!-|id=|type=){_NO_SECRET}(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED}"
+    r"|(?![a-z]{0,60}?(?:secret|key|token|pass|string|value))[a-z]{8,64}+"
+    r"(?=\s{0,3}(?:\Z|[\n\"'|&;-])))"
+)
+# Settings that separate the name from the value by a blank, and statements of SQL.
+_SETTING = (
+    rf"((?:ENV|set(?:x|env)?)\s{{1,3}}[\"']?[\w.:/-]{{0,60}}?{_OPTIONS}[\w.-]{{0,24}}[\"']?"
+    rf"[ \t]{{1,9}}[\"']?){_NO_SECRET}(?:{_SIGNED})"
+)
+_AT_END = (
+    r"([pPrms](?:(?<=[pP])assw(?:or)?d|(?<=r)equirepass|(?<=m)asterauth|(?<=s)ecret(?: \d)?)"
+    rf"[ \t]{{1,9}}(?:\d[ \t])?){_NO_SECRET}(?:{_SIGNED})(?=\s{{0,9}}(?:\n|\Z))"
+)
+_SQL = (
+    r"([pPiI](?:(?<=[pP])(?i:ass(?:w(?:or)?d|phrase))(?:(?:\s{1,9}|(?<=[\s=]PASSWORD)\()'(?=[^\s']{4})"
+    r"|\s{1,9}\"(?=[^\s\"]{0,60}\d)(?=[^\s\"]{6}))"
+    r"|(?<=[iI])(?i:dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?by\s{1,9}(?:password\s{1,9})?)"
+    rf"(?:['\"]|(?=[\w$#]{{1,40}};))))(?!['\"]){_NO_SECRET}[^\s\"';)]++"
+)
+_NETRC = (
+    r"(machine\s{1,9}\S{1,253}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,128}){0,2}\s{1,9}password"
+    r"\s{1,9})(?!\[)\S++"
+)
+# Four or more plain words, in quotes or up to the end of the line, that are no sentence.
+_PHRASE = (
+    r"([pPmMsSrRbB](?:(?<=[pP])(?i:assw(?:or)?d)[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}"
+    r"[\"']|(?i:(?<=m)nemonic|(?:(?<=p)ass|(?<=s)eed|(?<=r)ecovery|(?<=b)ackup)[ _-]?"
+    r"(?:phrase|words))[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}(?:\\{0,3}[\"'])?))"
+    r"(?=([a-zA-Z]{3,12}(?:[ -][a-zA-Z]{3,12}){3,24}+)(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
+    r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot|please"
+    r"|your|this|are|was|will|can|too|new|from|enter)\b)\2"
+)
 _PLACED = (
-    ("private_key", "private key", _PRIVATE_KEY),
-    ("private_key", "putty-user-key", r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)"),
-    ("password_in_url", "://", r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
-    ("bearer", "bearer", r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
-    ("authorization", "authorization", _AUTHORIZATION),
+    ("private", "private_key", _PRIVATE_KEY),
+    ("://", "password_in_url", _IN_URL),
+    ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
-    ("chat_token", ":", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
-    ("mail_key", "-us", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
-    ("assigned", "=", _COMPARED),
-    ("assigned", "cl", _CLOUDANT),
+    ("identified", "password", _SQL),
+    (" phrase", "password", _PHRASE),
+    ("mnemonic", "password", _PHRASE),
+)
+# Parts of a word of at least `_WORD` characters.
+_WORD = 16
+_IN_LONG = (
+    ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
+    (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
+    (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
+    ("-us", "mail_key", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
+    ("q~", "cloud_key", r"()(?<![\w.~])[\w.~]{3}\dQ~[\w.~-]{31,34}"),
+    (".atlasv1.", "cloud_key", r"()(?<![\w.])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
+)
+# Only with the name of a secret.
+_WITH_NAME = (
+    ("=", "assigned", _COMPARED),
+    ("cl", "assigned", _CLOUDANT),
+    ("-", "password", _OPTION),
+    ("set", "password", _SETTING),
+    ("env", "password", _SETTING),
+    (" ", "password", _AT_END),
+    ("passw", "password", _SQL),
+    ("machine", "password", _NETRC),
+    ("pass", "password", _PHRASE),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
 # owner, or if the value can only be a secret.
-_OWNERS = "api bot key auth priv access client master account encryption private refresh service "
-_OWNERS += "session signing database db"
+_OWNERS = "api app bot key auth priv access client master account encryption private refresh "
+_OWNERS += "service session signing database db preshared subscription smtp admin root user"
 _CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
 _SECRET_NAME = (
     # The first letter, then the second, and the rest of either.
@@ -107,26 +180,23 @@ _SECRET_NAME = (
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
-    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>])"
+    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>,<])"
     r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
-    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
-)
-# References, templates, names of variables and parts of expressions are not secrets.
-_NO_SECRET = (
-    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
-    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
+    # beside its name, as in {"name": …, "value": …}, also the words of OpenTelemetry and of XML
+    r"|\s{0,20}+,?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)\\{0,3}[\"']?"
+    r"\s{0,20}+[:=>]\s{0,20}+(?:\{\s{0,20}+\\{0,3}[\"'](?i:string_?value)\\{0,3}[\"']\s{0,20}+:"
+    r"\s{0,20}+)?"
+    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']"
+    r"\s{0,20}+:\s{0,20}+)?"
+    r"|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
 _IN_QUOTES = (
-    rf"([bBrRuU@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
+    rf"([bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
-# Code and prose also assign to such names. So without quotes a secret needs a digit or a sign, or
-# it follows "=" directly, as in settings and addresses, and is not itself the name of a secret.
-_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
 _BARE = (
-    rf"{_NO_SECRET}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
-    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
+    rf"{_NO_SECRET}({_SIGNED}"
     r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
     rf"|{_IN_WORD}{{64,}}+"
@@ -143,6 +213,7 @@ _KEYED = (
 )
 _NAMED = "pass pw secret contrase credential key token".split()
 _HEADERS = ("authorization", "cookie")
+_TELLS = re.compile("|".join((*_NAMED, *_HEADERS)), re.IGNORECASE)
 
 # Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character; and
 # 40 characters in quotes near a word about AWS keys.
@@ -155,44 +226,68 @@ _AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are the tokens of common issuers, private keys, JSON web tokens, passwords in URLs,
-    credentials in headers, and random strings in quotes. The value after a name such as `password`
-    or `api_key` is a secret if it has 6 or more characters and is in quotes or contains a digit or
-    a sign. In `name=value`, 8 letters are enough.
+    Recognised are the tokens of common issuers, private keys, JSON web tokens, hashes of passwords,
+    passwords in URLs, commands and SQL, credentials in headers, and random strings in quotes. The
+    value after a name such as `password` or `api_key` is a secret if it has 6 or more characters
+    and is in quotes or contains a digit or a sign. In `name=value`, 8 letters are enough.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
-    if not _LONG.search(text):
+    if len(text) < 2 * _WORD and not _LONG.search(text):
         return text
+    if text.isidentifier():
+        return text if len(text) < _WORD else _mark_issued(text)
     lower = text.lower()
-    for kind, word, pattern in _PLACED:
-        if word in lower:
-            text = _mark_after(pattern, kind, text)
-    named = any(name in lower for name in _NAMED)
+    long = {word for word in text.split() if len(word) >= _WORD} if len(text) >= _WORD else ()
+    named = any(map(lower.__contains__, _NAMED))
+    for rows in (_PLACED, _IN_LONG if long else (), _WITH_NAME if named else ()):
+        for word, kind, pattern in rows:
+            if word in lower:
+                text = _mark_after(pattern, kind, text)
+    if " -" in lower and _compiled(_FLAG).search(text):
+        for word, pattern in _programs():
+            text = _mark_after(pattern, "password", text) if word in lower else text
     if named:
-        text = _compiled(_ASSIGNED).sub(_marked, text)
-    runs = _compiled(_RUN).findall(text)
-    if not runs:
-        return text
-    if named:
-        text = _mark_after(_KEYED, "assigned", text)
+        text = _mark_after(_KEYED, "assigned", _compiled(_ASSIGNED).sub(_marked, text))
+    return _mark_tokens(text, long) if long else text
+
+
+def _mark_tokens(text: str, long: Collection[str]) -> str:
+    run = _compiled(_RUN)
+    if _forms()[0].search("\n".join([word for word in long if run.search(word)])):
+        text = _mark_issued(text)
+    if _compiled(_QUOTED).search("\n".join(long)):
+        text = _compiled(_QUOTED).sub(_mark_random, text)
+    return text
+
+
+def _mark_issued(text: str) -> str:
     issued, kinds = _forms()
-    if issued.search("\n".join(runs)):
-        text = issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
-    return _compiled(_QUOTED).sub(_mark_random, text)
+    return issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
+
+
+@cache
+def _programs() -> list[tuple[str, str]]:
+    return [(word, f"{word}{more}{_COMMAND.format(option)}") for word, more, option in _COMMANDS]
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
-    """In each match of the pattern, replace what follows the first group by a mark."""
+    """In each match of the pattern, replace what follows the last group by a mark."""
     mark = f"[redacted: {kind}]"
-    return _compiled(pattern).sub(lambda found: found[1] + mark, text)
+
+    def marked(found: re.Match[str]) -> str:
+        last = found.lastindex
+        return found[0] if last is None else text[found.start() : found.end(last)] + mark
+
+    return _compiled(pattern).sub(marked, text)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
-    kinds = {kind for kind, *_ in (*_issued(), *_PLACED)}
+    kinds = {"assigned", "password", *(kind for kind, _ in _issued())}
+    kinds.update(kind for _, kind, _ in _PLACED + _IN_LONG)
     no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
     pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
     return re.compile(re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII)
@@ -207,9 +302,16 @@ def _owned(past: int) -> str:
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
-def _issued() -> list[tuple[str, str]]:
-    rows = (row.split() for row in _ISSUED.strip().split("\n"))
-    return [(kind, form) for kind, *forms in rows for form in forms]
+@cache
+def _issued() -> tuple[tuple[str, str], ...]:
+    """Return the kind and the pattern of each token in tokens.txt."""
+    text, kind, rows = Path(__file__).with_name("tokens.txt").read_text("utf-8"), "", []
+    for line in text.splitlines():
+        if line.startswith("  "):
+            rows.append((kind, line.strip().replace("HASH", _HASH)))
+        elif not line.startswith("#"):
+            kind = line
+    return tuple(rows)
 
 
 @cache
@@ -217,7 +319,7 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
     """Return a pattern for the tokens of all issuers, and the kind of token of each group in it."""
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
-        f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
+        f"{re.escape(letter)}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
         for letter, same in groupby(rows, lambda row: row[1][0])
     )
     return re.compile("|".join(letters), re.ASCII), [kind for kind, _ in rows]
@@ -226,7 +328,7 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
 def _begun(form: str) -> str:
     begin = re.match(r"([\w-]+)<", form)
     # A letter after a backslash belongs to an escape such as a line break.
-    return rf"{begin[1]}(?<!(?<!\\)[\w-]{begin[1]}){form[begin.end() :]}" if begin else form
+    return rf"{begin[1]}(?<!(?<!\\)[A-Za-z0-9]{begin[1]}){form[begin.end() :]}" if begin else form
 
 
 def _marked(found: re.Match[str]) -> str:
@@ -246,31 +348,53 @@ def _mark_random(found: re.Match[str]) -> str:
     return marked if bits > 4.5 else found[0]
 
 
-def redact_data(value: Any) -> Any:
-    """Return JSON data without secrets; the value of a key such as `password` is a secret."""
+def redact_data(value: Any, key: str = "") -> Any:
+    """Return JSON data without secrets; the value of a `key` such as `password` is a secret.
+
+    So is the value of `{"name": "password", "value": …}`, and the argument after `--password`.
+    """
     if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list | tuple):
-        return [redact_data(one) for one in value]
+        told = key and _telling(key[-64:].rstrip("0123456789"))
+        return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
-        return {redact_data(key): _under(str(key), one) for key, one in value.items()}
+        names: dict[Any, Any] = {}
+        if "value" in value or "Value" in value:
+            names = {of: value[name] for name, of in _PAIRS if of in value and name in value}
+        if key and _telling(key[-64:].rstrip("0123456789")):
+            names = dict.fromkeys(_VALUES, key) | names
+        return {
+            redact(name) if isinstance(name, str) else name: redact_data(
+                one, str(names.get(name, name))
+            )
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        clean, name = [], key
+        for one in value:
+            clean.append(redact_data(one, name))
+            name = one if isinstance(one, str) and one[:1] == "-" else key
+        return clean
     return value
 
 
+_PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
+_VALUES = ("value", "Value", "stringValue", "string_value", "default")
+_VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
+
+
 @lru_cache(1_024)
-def _telling(key: str) -> bool:
-    lower = key.lower()  # a `key` alone names a finding
-    return key != "key" and any(name in lower for name in (*_NAMED, *_HEADERS))
+def _telling(key: str) -> str:
+    """Return "assigned" if a value of this key is a secret, "named" if it may be one, else ""."""
+    if key == "key" or not _TELLS.search(key):  # a `key` alone names a finding
+        return ""
+    return "assigned" if _compiled(_SECRET_NAME).search(f"{key}=") else "named"
 
 
-def _under(key: str, value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_under(key, one) for one in value]
-    if not isinstance(value, str) or not _telling(key):
-        return redact_data(value)
-    # Quotes in the value would end it early.
-    begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))
-    if redact(f'{begin}"{whole}"') == f'{begin}"[redacted: assigned]"':
+def _redact_value(value: str, key: str, told: str) -> str:
+    if told == "assigned" and _VALUE.match(value):
         return "[redacted: assigned]"
+    if len(value) < 12 and key.lower() not in _HEADERS:  # no other value is as short
+        return redact(value)
+    begin = f'"{key}": '
     text = redact(begin + value)
     return text.removeprefix(begin) if text.startswith(begin) else redact(value)
