@@ -37,8 +37,8 @@ _PRIVATE_KEY = (
 _HASH = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"
 # A password ends at the last "@" before the path. It may contain "/", but not after a port.
 _IN_URL = (
-    r"(://(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])))"
-    r"[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
+    r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
+    r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
 )
 # Any scheme, if what follows is long and has a digit; `auth` in the settings of Docker and npm.
 _AUTHORIZATION = (
@@ -104,7 +104,7 @@ _OPTIONS = (
     r"|(?:api|access|auth|account|client|store|master)[_-]?(?:key|token|secret|auth)|(?:store|key)pass)"
 )
 _OPTION = (
-    rf"(-(?:[a-zA-Z]{{2,20}}-){{0,3}}{_OPTIONS}(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))"
+    rf"(-(?<!\w-)(?:[a-zA-Z]{{2,20}}-){{0,3}}{_OPTIONS}(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))"
     rf"(?!-|id=|type=){_NO_SECRET}(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED}"
     r"|(?![a-z]{0,60}?(?:secret|key|token|pass|string|value))[a-z]{8,64}+"
     r"(?=\s{0,3}(?:\Z|[\n\"'|&;-])))"
@@ -115,14 +115,14 @@ _SETTING = (
     rf"[ \t]{{1,9}}[\"']?){_NO_SECRET}(?:{_SIGNED})"
 )
 _AT_END = (
-    r"([pPrms](?:(?<=[pP])assw(?:or)?d|(?<=r)equirepass|(?<=m)asterauth|(?<=s)ecret(?: \d)?)"
+    r"([pPrms](?:(?<=[pP])(?<!/.)assw(?:or)?d|(?<=r)equirepass|(?<=m)asterauth|(?<=s)ecret(?: \d)?)"
     rf"[ \t]{{1,9}}(?:\d[ \t])?){_NO_SECRET}(?:{_SIGNED})(?=\s{{0,9}}(?:\n|\Z))"
 )
 _SQL = (
     r"([pPiI](?:(?<=[pP])(?i:ass(?:w(?:or)?d|phrase))(?:(?:\s{1,9}|(?<=[\s=]PASSWORD)\()'(?=[^\s']{4})"
     r"|\s{1,9}\"(?=[^\s\"]{0,60}\d)(?=[^\s\"]{6}))"
     r"|(?<=[iI])(?i:dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?by\s{1,9}(?:password\s{1,9})?)"
-    rf"(?:['\"]|(?=[\w$#]{{1,40}};))))(?!['\"]){_NO_SECRET}[^\s\"';)]++"
+    rf"(?:['\"]|(?=[\w$#]{{1,40}};))))(?!['\"]){_NO_SECRET}[^\s\"';)]++(?!['\"],)"
 )
 _NETRC = (
     r"(machine\s{1,9}\S{1,253}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,128}){0,2}\s{1,9}password"
@@ -133,12 +133,13 @@ _PHRASE = (
     r"([pPmMsSrRbB](?:(?<=[pP])(?i:assw(?:or)?d)[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}"
     r"[\"']|(?i:(?<=m)nemonic|(?:(?<=p)ass|(?<=s)eed|(?<=r)ecovery|(?<=b)ackup)[ _-]?"
     r"(?:phrase|words))[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}(?:\\{0,3}[\"'])?))"
-    r"(?=([a-zA-Z]{3,12}(?:[ -][a-zA-Z]{3,12}){3,24}+)(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
-    r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot|please"
-    r"|your|this|are|was|will|can|too|new|from|enter)\b)\2"
+    r"(?=[a-zA-Z]{3,12}(?:[ -][a-zA-Z]{3,12}){3,24}+(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
+    r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot"
+    r"|please|your|this|are|was|will|can|too|new|from|enter)\b)[a-zA-Z -]++"
 )
 _PLACED = (
     ("private", "private_key", _PRIVATE_KEY),
+    ("putty-user-key", "private_key", _PRIVATE_KEY),
     ("://", "password_in_url", _IN_URL),
     ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
@@ -153,8 +154,8 @@ _IN_LONG = (
     (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
     ("-us", "mail_key", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
-    ("q~", "cloud_key", r"()(?<![\w.~])[\w.~]{3}\dQ~[\w.~-]{31,34}"),
-    (".atlasv1.", "cloud_key", r"()(?<![\w.])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
+    ("q~", "cloud_key", r"()[\w.~]{3}\dQ~[\w.~-]{31,34}"),
+    (".atlasv1.", "cloud_key", r"()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
 )
 # Only with the name of a secret.
 _WITH_NAME = (
@@ -298,7 +299,7 @@ def _owned(past: int) -> str:
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})\s{0,20}+[:=!>\"'\\])"
+    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})\s{0,20}+[:=!>,<vV\"'\\])"
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
