@@ -40,7 +40,7 @@ def sanitize(text: str, most: int | None = None) -> str:
 
     Removed are control, bidirectional, zero-width, tag, private and unassigned characters; a flag
     drawn with tags becomes a plain flag. A joiner or variation selector stays after a character
-    outside ASCII, and a selector after the digit of a keycap. A chat token, a tag such as `<system>`
+    outside ASCII, and a selector after the digit of a keycap. A chat token, a `<system>`-like tag
     and the beginning of an image become `…`.
 
     >>> sanitize("a\\u200bb <|im_start|>system", 8)

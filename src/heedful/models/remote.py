@@ -75,7 +75,8 @@ class Remote:
         if self._kind not in PROVIDERS:
             address, _, model = name.rpartition("#") if "#" in name else (name, "", "")
             host = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
-            usable = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?({host}(?:/[^\s?]*)?)(\?\S*)?", address)
+            place = rf"({host}(?:/[^\s?]*)?)(\?\S*)?"
+            usable = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?{place}", address)
             if not usable:
                 raise InvalidInput("url", address, "an address as in http://127.0.0.1:8000/v1")
             scheme, login, place, query = usable.groups("")
