@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -30,6 +31,7 @@ from heedful.loop.record import Finding, check_number
 
 _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
+_UNSHARE = "--user --map-current-user --net --pid --mount-proc --kill-child --fork --".split()
 _VERDICT = 1 << 22
 """The most bytes of output that are read; the records of a run are much smaller."""
 
@@ -86,8 +88,9 @@ def python_tests(
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
-    a temporary directory, its output is discarded, and it can import installed packages. This is no
-    sandbox: a hostile program can do what the user can.
+    a temporary directory, its output is discarded, and it can import installed packages. On Linux,
+    if user namespaces are allowed, it sees neither other processes nor the network. This is no
+    sandbox: a hostile program can use the user's files, and forge the verdict.
 
     Raises InvalidInput for tests that do not parse or test nothing, UsageError on a system without
     POSIX limits. The check raises ChildProcessError if the process cannot be started or limited.
@@ -197,6 +200,19 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
     return tuple(sides)
 
 
+@cache
+def _isolation() -> tuple[str, ...]:
+    """Return a command that hides other processes and the network, () if the system has none."""
+    import shutil
+    import subprocess
+
+    found = shutil.which("unshare")
+    command = (found, *_UNSHARE) if found else ()
+    if command and subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return ()  # the system refuses user namespaces, as many containers do
+    return command
+
+
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
     import asyncio
     import subprocess
@@ -212,7 +228,16 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             payload.seek(0)
             process = await asyncio.create_subprocess_exec(
                 # Like -I, but with the seed of hashes, so that each run does the same.
-                *(sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD)),
+                *(
+                    *await asyncio.to_thread(_isolation),
+                    sys.executable,
+                    "-s",
+                    "-P",
+                    "-B",
+                    "-X",
+                    "utf8",
+                    str(_CHILD),
+                ),
                 stdin=payload,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,  # the reason if the child cannot start
