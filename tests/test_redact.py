@@ -187,3 +187,18 @@ def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
     result = asyncio.run(heedful.run("t", generate=lambda task, hint: "x", store=None, **given))
     assert "redacted: aws_key" in str(result.loop)
     assert KEY not in str(result.loop)
+
+
+def test_data_names_its_values_in_many_ways() -> None:
+    assigned = "[redacted: assigned]"
+    for data in (
+        {"name": "DB_PASSWORD", "value": "hunter"},
+        {"key": "db.password", "value": {"stringValue": "hunter"}},
+        {"password": {"value": "hunter", "kind": "text"}},
+        ["serve", "--password", "hunter"],
+    ):
+        clean = str(redact_data(data))
+        assert assigned in clean
+        assert "hunter" not in clean
+    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"]]
+    assert redact_data(plain) == plain

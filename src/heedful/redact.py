@@ -139,7 +139,6 @@ _PHRASE = (
 )
 _PLACED = (
     ("private", "private_key", _PRIVATE_KEY),
-    ("putty-user-key", "private_key", _PRIVATE_KEY),
     ("://", "password_in_url", _IN_URL),
     ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
@@ -150,6 +149,7 @@ _PLACED = (
 # Parts of a word of at least `_WORD` characters.
 _WORD = 16
 _IN_LONG = (
+    ("putty-user-key", "private_key", _PRIVATE_KEY),
     ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
     (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
