@@ -13,7 +13,6 @@ from collections.abc import Collection
 from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
-from pathlib import Path
 from typing import Any
 
 # A test compares this with the detectors of detect-secrets 1.5: everything that they find is found.
@@ -22,6 +21,75 @@ from typing import Any
 # only after a key or token: all others were digests, ids and alphabets. Base64 in quotes counts
 # only with letters of both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
 
+# Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
+# fixed letter and continues with one class of characters, so a text is read in time linear in its
+# length. "<" means that no letter or digit precedes the pattern. HASH is what `_HASH` matches.
+_ISSUED = r"""
+aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
+aws_key da2-[a-z0-9]{26}(?!\w)
+google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,} 1//0[\w-]{28,} 4/0A[\w-]{30,}
+cloud_key do[opr]_v1_[a-f0-9]{64} dapi[0-9a-f]{32} LTAI[A-Za-z0-9]{20} SCW<[A-Z0-9]{17}(?!\w)
+cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44} hv[sbr]\.[\w-]{20,}
+cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_[a-f0-9]{40} sb_secret_[\w-]{20,} pul-[a-f0-9]{40}
+cloud_key api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{64} v1\.0-[a-f0-9]{24}-[a-f0-9]{100,}
+cloud_key fm[12][ar]?_[\w+/]{40,}+={0,2} fo1_[\w-]{40,} tskey-[a-z]{3,9}-[\w-]{20,} nfp_\w{36,}
+cloud_key napi_[a-z0-9]{40,} rnd_[A-Za-z0-9]{28,} HRKU-[\w-]{36,} sha256~[\w-]{43} AQVN<[\w-]{35,}
+cloud_key dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64} pn[ub]_[A-Za-z0-9]{36} tk-us-[\w-]{48}
+github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
+gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,}
+gitlab_token GR1348941[\w-]{20,}
+ci_token ATBB[A-Za-z0-9]{28,} ATCTT3[\w=-]{60,} ATTA[0-9a-f]{64} CCIPAT_\w{40,}
+ci_token bk(?:aj|at|ct|ua)_[a-z0-9]{32,} sq[apu]_[a-f0-9]{40} ico-[A-Za-z0-9]{32}
+ci_token pat\.[\w-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}
+package_token npm_\w{36} pypi-AgE[\w-]{50,} rubygems_[a-f0-9]{48} dckr_[op]at_[\w-]{27,}
+package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-]) AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
+package_token cmVmd<[A-Za-z0-9]{59} cio<[A-Za-z0-9]{32}(?!\w) oy2<[a-z0-9]{43}(?!\w)
+package_token CLOJARS_[a-z0-9]{60} packagist_[a-z]{2,4}_[a-f0-9]{40,}
+slack_token xox[a-z](?:\.xox[a-z])?-[\w%-]{6,} xapp-\d-[\w-]{10,}
+webhook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
+webhook discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
+webhook webhook\.office\.com/webhookb2/[\w@/-]{36,} maker\.ifttt\.com/trigger/[\w/-]{24,}
+chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
+chat_token O<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} oauth:[a-z0-9]{30}(?!\w)
+stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,}
+stripe_key whsec_[A-Za-z0-9+/=]{24,}
+heedful_key heedful_[0-9a-f]{12}_[0-9a-f]{64}
+payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA[\w-]{60,} EAA<[BCGIMNO][A-Za-z0-9]{60,}
+payment_key shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32} rzp_(?:live|test)_[A-Za-z0-9]{14,}
+payment_key access-(?:sandbox|development|production)-[0-9a-f-]{36}
+payment_key access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}
+payment_key FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,} EZ[AT]K[A-Za-z0-9]{54} fio-u-[\w=-]{60,}
+payment_key shippo_(?:live|test)_[a-f0-9]{40} duffel_(?:live|test)_[\w-]{40,}
+phone_key AC[a-z0-9]{32} SK[a-z0-9]{32}
+mail_key SG\.[\w-]{16,}+\.[\w-]{16,} key-[0-9a-f]{32} x(?:key|smtp)sib-[a-f0-9]{64}[\w-]*
+mail_key re_<[A-Za-z0-9]{8}_(?=\w{0,40}\d)[A-Za-z0-9]{20,}
+model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,}) gsk_[A-Za-z0-9]{40,}
+model_key xai-[A-Za-z0-9]{60,} pplx-[A-Za-z0-9]{40,} r8_[A-Za-z0-9]{36,} nvapi-[\w-]{60,}
+model_key lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-[\w-]{24,} csk-<[a-z0-9]{40,}
+model_key sk_<[a-f0-9]{48}(?!\w) fw_<[A-Za-z0-9]{22,} fc-<[a-f0-9]{32}(?!\w) e2b_[a-f0-9]{40}
+model_key jina_\w{50,} tgp_v1_[\w-]{40,} wandb_v1_\w{40,} pa-<(?=[\w-]{0,40}\d)[\w-]{43}(?![\w-])
+model_key as-<[A-Za-z0-9]{22}(?!\w)
+hub_token hf_[A-Za-z0-9]{30,} api_org_[A-Za-z0-9]{30,}
+tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,} ntn_[A-Za-z0-9]{40,} secret_[A-Za-z0-9]{43}(?!\w)
+tool_token ATATT3[\w=-]{60,} PMAK-[a-f0-9]{24}-[a-f0-9]{34} NR(?:AK|II|JS|RA)-[\w-]{19,}
+tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2} sntry[su]_[\w+/=-]{40,}
+tool_token fig[do]_[\w-]{40} pat[A-Za-z0-9]{14}\.[a-f0-9]{64} pat-[a-z]{2}\d-[0-9a-f-]{36}
+tool_token pk_\d{5,}+_[A-Z0-9]{32} CFPAT-[\w-]{43} sl\.(?:u\.)?[\w-]{130,} tfp_[\w.=-]{40,}
+tool_token 1/\d{10,}+:[a-f0-9]{32} 2/\d{10,20}/\d{10,20}:[a-f0-9]{32} rdme_[a-z0-9]{60,} sgp_\w{40,}
+tool_token p8e-[a-z0-9]{32}(?!\w) dnkey-[\w=-]{60,} ops_eyJ[\w+/-]{80,}+={0,2}
+tool_token A3-[A-Z0-9]{6}-[A-Z0-9-]{28,} ph[cx]_[A-Za-z0-9]{40,} hc[a-z]{3}_[a-z0-9]{58}
+tool_token pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-[0-9a-f]{8}-[0-9a-f-]{27}
+identity_token 00<(?=[\w-]{0,39}[a-z])(?=[\w-]{0,39}[A-Z])[\w-]{40}(?![\w-]) nsec1[a-z0-9]{58}
+private_key AGE-SECRET-KEY-1[0-9A-Z]{58} b3BlbnNzaC1rZXktdjE[\w+/=]{40,} xprv[A-Za-z0-9]{100,}
+private_key K<[0-9A-Za-z]{51}(?!\w) L<[0-9A-Za-z]{51}(?!\w) 5<[HJK][0-9A-Za-z]{49}(?!\w)
+private_key LS0tLS1CRUdJTiB(?:SU0EgU|QUklWQ|FQyBQUk|EU0EgU|PUEVOU1NI|FTkNSW|QR1AgUFJJ)[\w+/=]{40,}
+password_hash md5<[0-9a-f]{32}(?!\w) {(?i:S?SHA\d{0,3})\}[\w+/]{16,}+={0,2}
+password_hash aad3b435b51404eeaad3b435b51404ee:[0-9a-f]{32}
+password_hash $(?:[1-9yPHS]|2[abxy]|14|gy|s2|apr1|argon2[id]{1,2}|pbkdf2[\w-]{0,9}|scrypt|md5)\$HASH
+password_hash $\d{1,8}\$[\w./+=]{1,64}\$HASH $\d{4,8}:HASH $[\w./+]{6,64}\$[0-9a-f]{64,}
+jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
+signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
+"""
 # Every token has such a part; few ordinary words have one, and only these are searched.
 _RUN = r"(?=[a-z_.=~-]{0,40}+[A-Z\d])[\w.=~+-]{16,}+"
 _LONG = re.compile(r"\S{8}")
@@ -303,16 +371,9 @@ def _owned(past: int) -> str:
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
-@cache
-def _issued() -> tuple[tuple[str, str], ...]:
-    """Return the kind and the pattern of each token in tokens.txt."""
-    text, kind, rows = Path(__file__).with_name("tokens.txt").read_text("utf-8"), "", []
-    for line in text.splitlines():
-        if line.startswith("  "):
-            rows.append((kind, line.strip().replace("HASH", _HASH)))
-        elif not line.startswith("#"):
-            kind = line
-    return tuple(rows)
+def _issued() -> list[tuple[str, str]]:
+    rows = (row.split() for row in _ISSUED.strip().split("\n"))
+    return [(kind, form.replace("HASH", _HASH)) for kind, *forms in rows for form in forms]
 
 
 @cache
