@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import tempfile
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
     assert [f.key for f in wrong] == BOTH
     assert wrong[0].message == "`assert add(1, 2) == 3` fails: `add(1, 2)` is 0"
     assert wrong[0].fix == "change the program so that this holds: add(1, 2) == 3"
-    assert wrong[0].evidence == "tests.py:2 in <module>: assert add(1, 2) == 3"
+    place, *forged = wrong[0].evidence.split("\n")
+    assert place == "tests.py:2 in <module>: assert add(1, 2) == 3"
+    assert (forged, checks._FORGED in wrong[1].evidence) == ([checks._FORGED], False)  # said once
 
 
 def test_an_exception_is_told_with_its_place():
@@ -102,12 +105,23 @@ def test_the_environment_is_empty(monkeypatch):
     assert findings(check, "import os\ndef environment(): return dict(os.environ)\n") == []
 
 
-def test_the_environment_of_other_processes_is_hidden_where_the_system_can():
-    check = checks.python_tests("assert read() == []", "read", seconds=20)
-    program = """import os
-def read(): return [x for x in os.listdir('/proc') if x.isdigit() and int(x) != os.getpid()]
+NEIGHBOURS = """import os, socket
+def see():
+    pids = [int(name) for name in os.listdir('/proc') if name.isdigit()]
+    return [*[pid for pid in pids if pid not in (1, os.getpid())], *socket.if_nameindex()[1:]]
 """
-    assert bool(findings(check, program)) is not bool(checks._isolation())
+
+
+def test_other_processes_and_the_network_are_hidden_where_the_system_can():
+    check = checks.python_tests("assert see() == []", "see", seconds=20)
+    assert bool(findings(check, NEIGHBOURS)) is not bool(checks._isolation())
+
+
+def test_the_limit_of_cpu_time_is_a_time_out():
+    body = "import resource\n    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)\n    "
+    body += "resource.setrlimit(resource.RLIMIT_CPU, (1, hard - soft + 1))\n    while True: pass"
+    found = findings(CHECK, f"def add(a, b):\n    {body}\n")
+    assert "within 20 s, while running" in found[0].message
 
 
 def test_files_are_limited_and_removed(tmp_path):
@@ -274,12 +288,11 @@ def test_any_tests_are_planned_or_refused(tests):
 
 
 def test_cancelling_kills_the_program_at_once(tmp_path):
-    note = tmp_path / "note"
-    part = tmp_path / "part"
+    note, part = tmp_path / "note", tmp_path / "part"
     program = (
-        f"import os, time\nopen({str(part)!r}, 'w').write(os.getcwd())\n"
-        f"os.rename({str(part)!r}, {str(note)!r})\n"
-        "while True: time.sleep(1)\n"
+        f"import fcntl, os, time\nfile = open({str(part)!r}, 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+        f"print(os.getcwd(), file=file, end='', flush=True)\n"
+        f"os.rename({str(part)!r}, {str(note)!r})\nwhile True: time.sleep(1)\n"
     )
     check = checks.python_tests("assert True", seconds=600)
 
@@ -292,8 +305,9 @@ def test_cancelling_kills_the_program_at_once(tmp_path):
             await task
 
     asyncio.run(cancelled())
-    # The folder is removed after the processes of the group have ended.
-    assert not Path(note.read_text()).exists()
+    with note.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a program that lives would hold it
+        assert not Path(file.read()).exists()
 
 
 MET = [
