@@ -148,7 +148,7 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
 PATTERNS = [
     *(redaction._begun(form) for _, form in redaction._issued()),
     *(row[-1] for row in (*redaction._PLACED, *redaction._IN_LONG, *redaction._WITH_NAME)),
-    *(pattern for _, pattern in redaction._programs()),
+    redaction._COMMANDS,
     *(redaction._ASSIGNED, redaction._KEYED, redaction._QUOTED, redaction._RUN),
 ]
 

@@ -23,98 +23,97 @@ from typing import Any
 
 # Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
 # fixed letter and continues with one class of characters, so a text is read in time linear in its
-# length. "<" means that no letter or digit precedes the pattern. HASH is what `_HASH` matches.
+# length. "<" means that no letter or digit precedes the pattern.
+_CLASSES = {"a": "[A-Za-z0-9]", "h": "[0-9a-f]", "i": r"[\w-]", "l": "[a-z0-9]", "u": "[A-Z0-9]"}
+_CLASSES["P"] = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"  # the hash of a password
 _ISSUED = r"""
-aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
-aws_key da2-[a-z0-9]{26}(?!\w)
-google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,} 1//0[\w-]{28,} 4/0A[\w-]{30,}
-cloud_key do[opr]_v1_[a-f0-9]{64} dapi[0-9a-f]{32} LTAI[A-Za-z0-9]{20} SCW<[A-Z0-9]{17}(?!\w)
-cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44} hv[sbr]\.[\w-]{20,}
-cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_[a-f0-9]{40} sb_secret_[\w-]{20,} pul-[a-f0-9]{40}
-cloud_key api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{64} v1\.0-[a-f0-9]{24}-[a-f0-9]{100,}
-cloud_key fm[12][ar]?_[\w+/]{40,}+={0,2} fo1_[\w-]{40,} tskey-[a-z]{3,9}-[\w-]{20,} nfp_\w{36,}
-cloud_key napi_[a-z0-9]{40,} rnd_[A-Za-z0-9]{28,} HRKU-[\w-]{36,} sha256~[\w-]{43} AQVN<[\w-]{35,}
-cloud_key dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64} pn[ub]_[A-Za-z0-9]{36} tk-us-[\w-]{48}
+aws_key A(?:KIA|SIA|BIA|CCA|3T\u)\u{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
+ da2-\l{26}(?!\w)
+google_key AIza\i{35} GOCSPX-\i{28} ya29\.\i{20,} 1//0\i{28,} 4/0A\i{30,}
+cloud_key do[opr]_v1_\h{64} dapi\h{32} LTAI\a{20} SCW<\u{17}(?!\w)
+ dp\.(?:pt|st|ct|sa|scim|audit)\.(?:\i{2,35}\.)?\a{40,44} hv[sbr]\.\i{20,}
+ pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_\h{40} sb_secret_\i{20,} pul-\h{40}
+ api\.softlayer\.com/soap/v3(?:\.1)?/\a{64} v1\.0-\h{24}-\h{100,} fm[12][ar]?_[\w+/]{40,}+={0,2}
+ fo1_\i{40,} tskey-[a-z]{3,9}-\i{20,} nfp_\w{36,} napi_\l{40,} rnd_\a{28,} HRKU-\i{36,}
+ sha256~\i{43} AQVN<\i{35,} dt0[a-z]\d\d\.\u{24}\.\u{64} pn[ub]_\a{36} tk-us-\i{48}
 github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
-gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,}
-gitlab_token GR1348941[\w-]{20,}
-ci_token ATBB[A-Za-z0-9]{28,} ATCTT3[\w=-]{60,} ATTA[0-9a-f]{64} CCIPAT_\w{40,}
-ci_token bk(?:aj|at|ct|ua)_[a-z0-9]{32,} sq[apu]_[a-f0-9]{40} ico-[A-Za-z0-9]{32}
-ci_token pat\.[\w-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}
-package_token npm_\w{36} pypi-AgE[\w-]{50,} rubygems_[a-f0-9]{48} dckr_[op]at_[\w-]{27,}
-package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-]) AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
-package_token cmVmd<[A-Za-z0-9]{59} cio<[A-Za-z0-9]{32}(?!\w) oy2<[a-z0-9]{43}(?!\w)
-package_token CLOJARS_[a-z0-9]{60} packagist_[a-z]{2,4}_[a-f0-9]{40,}
-slack_token xox[a-z](?:\.xox[a-z])?-[\w%-]{6,} xapp-\d-[\w-]{10,}
+gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,} GR1348941\i{20,}
+tool_token ATBB\a{28,} ATCTT3[\w=-]{60,} ATTA\h{64} CCIPAT_\w{40,} bk(?:aj|at|ct|ua)_\l{32,}
+ sq[apu]_\h{40} ico-\a{32} pat\.\i{22}\.\h{24}\.\a{20} lin_(?:api|oauth)_\a{32,} ntn_\a{40,}
+ secret_\a{43}(?!\w) ATATT3[\w=-]{60,} PMAK-\h{24}-\h{34} NR(?:AK|II|JS|RA)-\i{19,}
+ glsa_\a{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2} sntry[su]_[\w+/=-]{40,} fig[do]_\i{40}
+ pat\a{14}\.\h{64} pat-[a-z]{2}\d-[0-9a-f-]{36} pk_\d{5,}+_\u{32} CFPAT-\i{43} sl\.(?:u\.)?\i{130,}
+ tfp_[\w.=-]{40,} 1/\d{10,}+:\h{32} 2/\d{10,20}/\d{10,20}:\h{32} rdme_\l{60,} sgp_\w{40,}
+ p8e-\l{32}(?!\w) dnkey-[\w=-]{60,} ops_eyJ[\w+/-]{80,}+={0,2} A3-\u{6}-[A-Z0-9-]{28,}
+ ph[cx]_\a{40,} hc[a-z]{3}_\l{58} pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-\h{8}-[0-9a-f-]{27}
+ 00<(?=\i{0,39}[a-z])(?=\i{0,39}[A-Z])\i{40}(?!\i) nsec1\l{58}
+package_token npm_\w{36} pypi-AgE\i{50,} rubygems_\h{48} dckr_[op]at_\i{27,} AKC<\a{10,}+(?![\w+/-])
+ AP<[0-9A-F]\a{8,}+(?![\w+/-]) cmVmd<\a{59} cio<\a{32}(?!\w) oy2<\l{43}(?!\w) CLOJARS_\l{60}
+ packagist_[a-z]{2,4}_\h{40,}
+slack_token xox[a-z](?:\.xox[a-z])?-[\w%-]{6,} xapp-\d-\i{10,}
 webhook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
-webhook discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
-webhook webhook\.office\.com/webhookb2/[\w@/-]{36,} maker\.ifttt\.com/trigger/[\w/-]{24,}
-chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token O<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} oauth:[a-z0-9]{30}(?!\w)
-stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,}
-stripe_key whsec_[A-Za-z0-9+/=]{24,}
-heedful_key heedful_[0-9a-f]{12}_[0-9a-f]{64}
-payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA[\w-]{60,} EAA<[BCGIMNO][A-Za-z0-9]{60,}
-payment_key shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32} rzp_(?:live|test)_[A-Za-z0-9]{14,}
-payment_key access-(?:sandbox|development|production)-[0-9a-f-]{36}
-payment_key access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}
-payment_key FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,} EZ[AT]K[A-Za-z0-9]{54} fio-u-[\w=-]{60,}
-payment_key shippo_(?:live|test)_[a-f0-9]{40} duffel_(?:live|test)_[\w-]{40,}
-phone_key AC[a-z0-9]{32} SK[a-z0-9]{32}
-mail_key SG\.[\w-]{16,}+\.[\w-]{16,} key-[0-9a-f]{32} x(?:key|smtp)sib-[a-f0-9]{64}[\w-]*
-mail_key re_<[A-Za-z0-9]{8}_(?=\w{0,40}\d)[A-Za-z0-9]{20,}
-model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,}) gsk_[A-Za-z0-9]{40,}
-model_key xai-[A-Za-z0-9]{60,} pplx-[A-Za-z0-9]{40,} r8_[A-Za-z0-9]{36,} nvapi-[\w-]{60,}
-model_key lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-[\w-]{24,} csk-<[a-z0-9]{40,}
-model_key sk_<[a-f0-9]{48}(?!\w) fw_<[A-Za-z0-9]{22,} fc-<[a-f0-9]{32}(?!\w) e2b_[a-f0-9]{40}
-model_key jina_\w{50,} tgp_v1_[\w-]{40,} wandb_v1_\w{40,} pa-<(?=[\w-]{0,40}\d)[\w-]{43}(?![\w-])
-model_key as-<[A-Za-z0-9]{22}(?!\w)
-hub_token hf_[A-Za-z0-9]{30,} api_org_[A-Za-z0-9]{30,}
-tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,} ntn_[A-Za-z0-9]{40,} secret_[A-Za-z0-9]{43}(?!\w)
-tool_token ATATT3[\w=-]{60,} PMAK-[a-f0-9]{24}-[a-f0-9]{34} NR(?:AK|II|JS|RA)-[\w-]{19,}
-tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2} sntry[su]_[\w+/=-]{40,}
-tool_token fig[do]_[\w-]{40} pat[A-Za-z0-9]{14}\.[a-f0-9]{64} pat-[a-z]{2}\d-[0-9a-f-]{36}
-tool_token pk_\d{5,}+_[A-Z0-9]{32} CFPAT-[\w-]{43} sl\.(?:u\.)?[\w-]{130,} tfp_[\w.=-]{40,}
-tool_token 1/\d{10,}+:[a-f0-9]{32} 2/\d{10,20}/\d{10,20}:[a-f0-9]{32} rdme_[a-z0-9]{60,} sgp_\w{40,}
-tool_token p8e-[a-z0-9]{32}(?!\w) dnkey-[\w=-]{60,} ops_eyJ[\w+/-]{80,}+={0,2}
-tool_token A3-[A-Z0-9]{6}-[A-Z0-9-]{28,} ph[cx]_[A-Za-z0-9]{40,} hc[a-z]{3}_[a-z0-9]{58}
-tool_token pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-[0-9a-f]{8}-[0-9a-f-]{27}
-identity_token 00<(?=[\w-]{0,39}[a-z])(?=[\w-]{0,39}[A-Z])[\w-]{40}(?![\w-]) nsec1[a-z0-9]{58}
-private_key AGE-SECRET-KEY-1[0-9A-Z]{58} b3BlbnNzaC1rZXktdjE[\w+/=]{40,} xprv[A-Za-z0-9]{100,}
-private_key K<[0-9A-Za-z]{51}(?!\w) L<[0-9A-Za-z]{51}(?!\w) 5<[HJK][0-9A-Za-z]{49}(?!\w)
-private_key LS0tLS1CRUdJTiB(?:SU0EgU|QUklWQ|FQyBQUk|EU0EgU|PUEVOU1NI|FTkNSW|QR1AgUFJJ)[\w+/=]{40,}
-password_hash md5<[0-9a-f]{32}(?!\w) {(?i:S?SHA\d{0,3})\}[\w+/]{16,}+={0,2}
-password_hash aad3b435b51404eeaad3b435b51404ee:[0-9a-f]{32}
-password_hash $(?:[1-9yPHS]|2[abxy]|14|gy|s2|apr1|argon2[id]{1,2}|pbkdf2[\w-]{0,9}|scrypt|md5)\$HASH
-password_hash $\d{1,8}\$[\w./+=]{1,64}\$HASH $\d{4,8}:HASH $[\w./+]{6,64}\$[0-9a-f]{64,}
-jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
-signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
+ discord(?:app)?\.com/api/webhooks/\d{10,}+/\i{40,} webhook\.office\.com/webhookb2/[\w@/-]{36,}
+ maker\.ifttt\.com/trigger/[\w/-]{24,}
+chat_token M<\i{23,25}\.\i{6}\.\i{27,} N<\i{23,25}\.\i{6}\.\i{27,} O<\i{23,25}\.\i{6}\.\i{27,}
+ oauth:\l{30}(?!\w)
+stripe_key sk_(?:live|test)_\a{16,} rk_(?:live|test)_\a{16,} whsec_[A-Za-z0-9+/=]{24,}
+heedful_key heedful_\h{12}_\h{64}
+payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA\i{60,} EAA<[BCGIMNO]\a{60,}
+ shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32} rzp_(?:live|test)_\a{14,}
+ access-(?:sandbox|development|production)-[0-9a-f-]{36}
+ access_token\$(?:production|sandbox)\$\l{16}\$\h{32} FLWSECK(?:_TEST)?-\a{12,} EZ[AT]K\a{54}
+ fio-u-[\w=-]{60,} shippo_(?:live|test)_\h{40} duffel_(?:live|test)_\i{40,}
+phone_key AC\l{32} SK\l{32}
+mail_key SG\.\i{16,}+\.\i{16,} key-\h{32} x(?:key|smtp)sib-\h{64}\i* re_<\a{8}_(?=\w{0,40}\d)\a{20,}
+model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)\i{20,}|\a{20,}) gsk_\a{40,} xai-\a{60,} pplx-\a{40,}
+ r8_\a{36,} nvapi-\i{60,} lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-\i{24,} csk-<\l{40,}
+ sk_<\h{48}(?!\w) fw_<\a{22,} fc-<\h{32}(?!\w) e2b_\h{40} jina_\w{50,} tgp_v1_\i{40,}
+ wandb_v1_\w{40,} pa-<(?=\i{0,40}\d)\i{43}(?!\i) as-<\a{22}(?!\w)
+hub_token hf_\a{30,} api_org_\a{30,}
+private_key AGE-SECRET-KEY-1\u{58} b3BlbnNzaC1rZXktdjE[\w+/=]{40,} xprv\a{100,} K<\a{51}(?!\w)
+ L<\a{51}(?!\w) 5<[HJK]\a{49}(?!\w)
+ LS0tLS1CRUdJTiB(?:SU0EgU|QUklWQ|FQyBQUk|EU0EgU|PUEVOU1NI|FTkNSW|QR1AgUFJJ)[\w+/=]{40,}
+password_hash md5<\h{32}(?!\w) {(?i:S?SHA\d{0,3})\}[\w+/]{16,}+={0,2}
+ aad3b435b51404eeaad3b435b51404ee:\h{32}
+ $(?:[1-9yPHS]|2[abxy]|14|gy|s2|apr1|argon2[id]{1,2}|pbkdf2\i{0,9}|scrypt|md5)\$\P
+ $\d{1,8}\$[\w./+=]{1,64}\$\P $\d{4,8}:\P $[\w./+]{6,64}\$\h{64,}
+jwt eyJ<\i{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
+signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,}
 """
 # Every token has such a part; few ordinary words have one, and only these are searched.
 _RUN = r"(?=[a-z_.=~-]{0,40}+[A-Z\d])[\w.=~+-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets recognised by the text before them: the kind, a word that the whole text must contain, and
+# Code and prose also assign to names of secrets. So without quotes a secret needs a digit or a
+# sign, or it follows "=" directly, as in settings and addresses, and is no name of a secret.
+_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
+_SIGNED = (
+    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
+    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
+)
+# References, templates, names of variables and parts of expressions are not secrets.
+_NO_SECRET = (
+    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
+    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
+)
+
+# Secrets recognised by the text before them: a word that the whole text must contain, the kind, and
 # a pattern with a group for the text before the secret. A match without this group stays.
 _PRIVATE_KEY = (
     r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
     r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
     r"|PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z))"
 )
-# A part that is long enough, and what follows it.
-_HASH = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"
 # A password ends at the last "@" before the path. It may contain "/", but not after a port.
 _IN_URL = (
     r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
     r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
 )
-# Any scheme, if what follows is long and has a digit; `auth` in the settings of Docker and npm.
+# After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
 _AUTHORIZATION = (
-    r"([uU\"_](?:(?<=[uU])(?i:thorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
-    r"(?:(?i:basic|token|digest|negotiate|ntlm|apikey|key|ssws)\s{1,3}(?=[^\s\"']{8})"
-    r"|(?!(?i:bearer)\s[\w.~+/=-]{20})(?:[A-Za-z][\w-]{1,30}\s{1,3})?(?=[^\s\"']{0,60}\d)(?=[^\s\"']{16}))"
-    r"|(?:(?<=\")auth\\{0,3}\"\s{0,20}:|(?<=_)auth\s{0,20}=)\s{0,20}(?:\\{0,3}\")?"
-    r"(?=[\w+/]{0,200}[A-Z0-9])(?=[\w+/]{8,}+={0,2}(?![\w-]))))(?!\[)[^\s\"'\\]++"
+    r"((?:uthorization|UTHORIZATION|_auth|\"auth)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
+    r"(?!(?i:bearer)\s[\w.~+/=-]{20})(?>(?:[A-Za-z][\w-]{1,30}\s{1,3})?))"
+    rf"{_NO_SECRET}(?=[^\s\"']{{0,60}}[A-Z\d])[^\s\"'\\]{{8,}}+"
 )
 _COOKIE = (
     r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
@@ -128,82 +127,44 @@ _CLOUDANT = (
     r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
     r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
 )
-# Code and prose also assign to such names. So without quotes a secret needs a digit or a sign, or
-# it follows "=" directly, as in settings and addresses, and is not itself the name of a secret.
-_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
-_SIGNED = (
-    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
-    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
-)
-# References, templates, names of variables and parts of expressions are not secrets.
-_NO_SECRET = (
-    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
-    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
-)
-# Programs, and their option for a password. The arguments before the option are skipped; without
-# the option they are the match, so that no argument is read twice.
-_FLAG = r" -(?:[pPawyuU]|\w{0,6}b|-user|-proxy-user|-auth)"
-_COMMANDS = (
-    ("mysql", r"\w{0,12}+", r"-p(?=\S)"),
-    ("mariadb", r"[\w-]{0,12}+", r"-p(?=\S)"),
-    ("7z", r"[ar]?", r"-p(?=\S)"),
-    ("login", "", r"-p\s?"),
-    ("sshpass", "", r"-p\s?"),
-    ("twine", "", r"-p\s?"),
-    ("mongo", r"\w{0,8}+", r"-p\s?"),
-    ("cqlsh", "", r"-p\s?"),
-    ("sqlcmd", "", r"-P\s?"),
-    ("zip", "", r"-P\s?"),
-    ("curl", "", r"(?:-[uU]|--(?:proxy-)?user)[\s=]?[\"']?[^\s:\"']{1,64}:"),
-    ("http", "s?", r"(?:-a|--auth)[\s=]?[\"']?[^\s:\"']{1,64}:"),
-    ("smbclient", "", r"-U\s?[\"']?[^\s%\"']{1,64}%"),
-    ("redis-cli", "", r"-a\s"),
-    ("ldap", r"[a-z]{3,9}", r"-[wy]\s"),
-    ("htpasswd", "", r"-\w{0,6}b\w{0,6}\s\S{1,200}\s\S{1,64}\s"),
-    ("openssl", "", r"-pass\w{0,3}\spass:"),
-)
-_COMMAND = (
-    r"(?=\s)(?>(?:\s{{1,9}}+(?!{0})(?:\"[^\"\n]{{0,400}}+\"|'[^'\n]{{0,400}}+'|[^\s;|&\"'])++)*)"
-    rf"(?:(\s{{{{1,9}}}}{{0}}[\"']?){_NO_SECRET.replace('{', '{{').replace('}', '}}')}"
-    r"(?:(?<=[\"'])[^\"'\n]{{4,}}+(?=[\"'])|[^\s\"'`;|&()<>]{{4,}}+))?"
-)
-_OPTIONS = (
-    r"(?i:pass(?:word|wd|phrase|code)?|pwd?|secret(?:[_-]?(?:access[_-]?)?key)?|token|requirepass"
-    r"|(?:api|access|auth|account|client|store|master)[_-]?(?:key|token|secret|auth)|(?:store|key)pass)"
-)
 _OPTION = (
-    rf"(-(?<!\w-)(?:[a-zA-Z]{{2,20}}-){{0,3}}{_OPTIONS}(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))"
-    rf"(?!-|id=|type=){_NO_SECRET}(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED}"
-    r"|(?![a-z]{0,60}?(?:secret|key|token|pass|string|value))[a-z]{8,64}+"
-    r"(?=\s{0,3}(?:\Z|[\n\"'|&;-])))"
-)
-# Settings that separate the name from the value by a blank, and statements of SQL.
-_SETTING = (
-    rf"((?:ENV|set(?:x|env)?)\s{{1,3}}[\"']?[\w.:/-]{{0,60}}?{_OPTIONS}[\w.-]{{0,24}}[\"']?"
-    rf"[ \t]{{1,9}}[\"']?){_NO_SECRET}(?:{_SIGNED})"
-)
-_AT_END = (
-    r"([pPrms](?:(?<=[pP])(?<!/.)assw(?:or)?d|(?<=r)equirepass|(?<=m)asterauth|(?<=s)ecret(?: \d)?)"
-    rf"[ \t]{{1,9}}(?:\d[ \t])?){_NO_SECRET}(?:{_SIGNED})(?=\s{{0,9}}(?:\n|\Z))"
+    r"(-(?<!\w-)(?:[a-zA-Z]{2,20}-){0,3}(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
+    r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key)"
+    rf"(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
+    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED})"
 )
 _SQL = (
-    r"([pPiI](?:(?<=[pP])(?i:ass(?:w(?:or)?d|phrase))(?:(?:\s{1,9}|(?<=[\s=]PASSWORD)\()'(?=[^\s']{4})"
-    r"|\s{1,9}\"(?=[^\s\"]{0,60}\d)(?=[^\s\"]{6}))"
-    r"|(?<=[iI])(?i:dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?by\s{1,9}(?:password\s{1,9})?)"
-    rf"(?:['\"]|(?=[\w$#]{{1,40}};))))(?!['\"]){_NO_SECRET}[^\s\"';)]++(?!['\"],)"
-)
-_NETRC = (
-    r"(machine\s{1,9}\S{1,253}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,128}){0,2}\s{1,9}password"
-    r"\s{1,9})(?!\[)\S++"
+    r"([pPiI](?i:(?<=p)assword(?:\s{1,9}|\()'|(?<=i)dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?"
+    r"by\s{1,9}(?:password\s{1,9})?(?:['\"]|(?=[\w$#]{1,40};))))"
+    rf"{_NO_SECRET}[^\s\"';)]{{4,}}+(?!['\"],)"
 )
 # Four or more plain words, in quotes or up to the end of the line, that are no sentence.
 _PHRASE = (
-    r"([pPmMsSrRbB](?:(?<=[pP])(?i:assw(?:or)?d)[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}"
-    r"[\"']|(?i:(?<=m)nemonic|(?:(?<=p)ass|(?<=s)eed|(?<=r)ecovery|(?<=b)ackup)[ _-]?"
-    r"(?:phrase|words))[\w-]{0,12}(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}(?:\\{0,3}[\"'])?))"
-    r"(?=[a-zA-Z]{3,12}(?:[ -][a-zA-Z]{3,12}){3,24}+(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
+    r"([pPmMsSrR](?i:(?<=m)nemonic|(?:(?<=p)ass|(?<=s)eed|(?<=r)ecovery)[ _-]?phrase|(?<=p)assword"
+    r"(?=\\{0,3}[\"']?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']))(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
+    r"(?=[a-zA-Z]{3,12}(?>(?:[ -][a-zA-Z]{3,12}){3,24})(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
     r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot"
     r"|please|your|this|are|was|will|can|too|new|from|enter)\b)[a-zA-Z -]++"
+)
+# Programs, and their option for a password. The arguments before the option are skipped; without
+# the option they are the match, so that no argument is read twice.
+_FLAG = r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)"
+_COMMANDS = "|".join(
+    rf"(?:{programs})(?=\s)(?>(?:\s{{1,9}}+(?!{option})"
+    r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+)*)"
+    rf"(?:(\s{{1,9}}{option}[\"']?){_NO_SECRET}"
+    r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+))?"
+    for programs, option in (
+        (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
+        (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", r"-p\s?"),
+        ("sqlcmd|zip", r"-P\s?"),
+        (
+            "curl|https?|smbclient",
+            r"(?:-[auU]|--auth|--(?:proxy-)?user)[\s=]?[\"']?[^\s:%\"']{1,64}[:%]",
+        ),
+        (r"redis-cli|ldap[a-z]{3,9}", r"-[awy]\s"),
+        ("openssl", r"-pass\w{0,3}\spass:"),
+    )
 )
 _PLACED = (
     ("private", "private_key", _PRIVATE_KEY),
@@ -211,8 +172,8 @@ _PLACED = (
     ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
     ("identified", "password", _SQL),
-    (" phrase", "password", _PHRASE),
     ("mnemonic", "password", _PHRASE),
+    (" phrase", "password", _PHRASE),
 )
 # Parts of a word of at least `_WORD` characters.
 _WORD = 16
@@ -230,18 +191,14 @@ _WITH_NAME = (
     ("=", "assigned", _COMPARED),
     ("cl", "assigned", _CLOUDANT),
     ("-", "password", _OPTION),
-    ("set", "password", _SETTING),
-    ("env", "password", _SETTING),
-    (" ", "password", _AT_END),
-    ("passw", "password", _SQL),
-    ("machine", "password", _NETRC),
+    ("password", "password", _SQL),
     ("pass", "password", _PHRASE),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
 # owner, or if the value can only be a secret.
 _OWNERS = "api app bot key auth priv access client master account encryption private refresh "
-_OWNERS += "service session signing database db preshared subscription smtp admin root user"
+_OWNERS += "service session signing database db preshared subscription smtp admin root user require"
 _CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
 _SECRET_NAME = (
     # The first letter, then the second, and the rest of either.
@@ -251,13 +208,13 @@ _SECRET_NAME = (
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
     rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>,<])"
     r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
-    # beside its name, as in {"name": …, "value": …}, also the words of OpenTelemetry and of XML
+    # beside its name, as in {"name": …, "value": …}, also in XML
     r"|\s{0,20}+,?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)\\{0,3}[\"']?"
-    r"\s{0,20}+[:=>]\s{0,20}+(?:\{\s{0,20}+\\{0,3}[\"'](?i:string_?value)\\{0,3}[\"']\s{0,20}+:"
-    r"\s{0,20}+)?"
-    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']"
-    r"\s{0,20}+:\s{0,20}+)?"
-    r"|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
+    r"\s{0,20}+[:=>]\s{0,20}+|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>"
+    r"|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
+    # at the end of a line, as in settings and commands
+    r"|[ \t]{1,9}+(?:\d )?(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z)))"
+    r"(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']\s{0,20}+:\s{0,20}+)?)"
 )
 _IN_QUOTES = (
     rf"([bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
@@ -315,8 +272,7 @@ def redact(text: str) -> str:
             if word in lower:
                 text = _mark_after(pattern, kind, text)
     if " -" in lower and _compiled(_FLAG).search(text):
-        for word, pattern in _programs():
-            text = _mark_after(pattern, "password", text) if word in lower else text
+        text = _mark_after(_COMMANDS, "password", text)
     if named:
         text = _mark_after(_KEYED, "assigned", _compiled(_ASSIGNED).sub(_marked, text))
     return _mark_tokens(text, long) if long else text
@@ -334,11 +290,6 @@ def _mark_tokens(text: str, long: Collection[str]) -> str:
 def _mark_issued(text: str) -> str:
     issued, kinds = _forms()
     return issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
-
-
-@cache
-def _programs() -> list[tuple[str, str]]:
-    return [(word, f"{word}{more}{_COMMAND.format(option)}") for word, more, option in _COMMANDS]
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
@@ -367,13 +318,16 @@ def _owned(past: int) -> str:
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})\s{0,20}+[:=!>,<vV\"'\\])"
+    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})(?:[ \t]|\s{0,20}+[:=!>,<vV\"'\\]))"
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
 def _issued() -> list[tuple[str, str]]:
-    rows = (row.split() for row in _ISSUED.strip().split("\n"))
-    return [(kind, form.replace("HASH", _HASH)) for kind, *forms in rows for form in forms]
+    forms = _ISSUED.strip()
+    for name, chars in _CLASSES.items():
+        forms = forms.replace(f"\\{name}", chars)
+    rows = (row.split() for row in re.split(r"\n(?! )", forms))
+    return [(kind, form) for kind, *forms in rows for form in forms]
 
 
 @cache

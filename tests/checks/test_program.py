@@ -290,8 +290,9 @@ def test_any_tests_are_planned_or_refused(tests):
 def test_cancelling_kills_the_program_at_once(tmp_path):
     note, part = tmp_path / "note", tmp_path / "part"
     program = (
-        f"import fcntl, os, time\nfile = open({str(part)!r}, 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
-        f"print(os.getcwd(), file=file, end='', flush=True)\n"
+        f"import fcntl, os, time\nfile = open({str(part)!r}, 'w')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "print(os.getcwd(), file=file, end='', flush=True)\n"
         f"os.rename({str(part)!r}, {str(note)!r})\nwhile True: time.sleep(1)\n"
     )
     check = checks.python_tests("assert True", seconds=600)
