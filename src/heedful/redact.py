@@ -113,7 +113,7 @@ _IN_URL = (
 _AUTHORIZATION = (
     r"((?:uthorization|UTHORIZATION|_auth|\"auth)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
     r"(?!(?i:bearer)\s[\w.~+/=-]{20})(?>(?:[A-Za-z][\w-]{1,30}\s{1,3})?))"
-    rf"{_NO_SECRET}(?=[^\s\"']{{0,60}}[A-Z\d])[^\s\"'\\]{{8,}}+"
+    rf"{_NO_SECRET}(?![\w.]{{1,60}}[(}}])(?:(?<=(?i:basic)\s)|(?=[^\s\"']{{0,60}}\d))[^\s\"'\\]{{8,}}+"
 )
 _COOKIE = (
     r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
@@ -128,7 +128,7 @@ _CLOUDANT = (
     r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
 )
 _OPTION = (
-    r"(-(?<!\w-)(?:[a-zA-Z]{2,20}-){0,3}(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
+    r"(-(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
     r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key)"
     rf"(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
     rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED})"
@@ -140,8 +140,9 @@ _SQL = (
 )
 # Four or more plain words, in quotes or up to the end of the line, that are no sentence.
 _PHRASE = (
-    r"([pPmMsSrR](?i:(?<=m)nemonic|(?:(?<=p)ass|(?<=s)eed|(?<=r)ecovery)[ _-]?phrase|(?<=p)assword"
-    r"(?=\\{0,3}[\"']?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']))(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
+    r"([pPmM](?i:(?<=m)nemonic|(?<=p)hrase(?:(?<=(?:pass|seed)phrase)|(?<=(?:pass|seed|very).phrase))"
+    r"|(?<=p)assword(?=\\{0,3}[\"']?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']))(?:\\{0,3}[\"'])?"
+    r"\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
     r"(?=[a-zA-Z]{3,12}(?>(?:[ -][a-zA-Z]{3,12}){3,24})(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
     r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot"
     r"|please|your|this|are|was|will|can|too|new|from|enter)\b)[a-zA-Z -]++"
@@ -173,7 +174,7 @@ _PLACED = (
     ("cookie", "cookie", _COOKIE),
     ("identified", "password", _SQL),
     ("mnemonic", "password", _PHRASE),
-    (" phrase", "password", _PHRASE),
+    ("phrase", "password", _PHRASE),
 )
 # Parts of a word of at least `_WORD` characters.
 _WORD = 16
@@ -192,7 +193,7 @@ _WITH_NAME = (
     ("cl", "assigned", _CLOUDANT),
     ("-", "password", _OPTION),
     ("password", "password", _SQL),
-    ("pass", "password", _PHRASE),
+    ("password", "password", _PHRASE),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
@@ -207,13 +208,13 @@ _SECRET_NAME = (
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
     rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>,<])"
-    r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
+    r"(?>(?<!-)>|\s{0,20}+(?::\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # its type
+    r"|[:=!]{1,3}>?\s{0,20}+"
     # beside its name, as in {"name": …, "value": …}, also in XML
-    r"|\s{0,20}+,?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)\\{0,3}[\"']?"
-    r"\s{0,20}+[:=>]\s{0,20}+|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>"
-    r"|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
+    r"|(?=[,<\\\"'vVsS]),?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)"
+    r"\\{0,3}[\"']?\s{0,20}+[:=>]\s{0,20}+|(?<=\s)(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
     # at the end of a line, as in settings and commands
-    r"|[ \t]{1,9}+(?:\d )?(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z)))"
+    r"|(?<=[ \t])(?:\d )?(?=[^\s\"'-][^\s\"']{5,}+\s{0,9}(?:\n|\Z))))"
     r"(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']\s{0,20}+:\s{0,20}+)?)"
 )
 _IN_QUOTES = (
@@ -274,7 +275,8 @@ def redact(text: str) -> str:
     if " -" in lower and _compiled(_FLAG).search(text):
         text = _mark_after(_COMMANDS, "password", text)
     if named:
-        text = _mark_after(_KEYED, "assigned", _compiled(_ASSIGNED).sub(_marked, text))
+        text = _compiled(_ASSIGNED).sub(_marked, text)
+        text = _mark_after(_KEYED, "assigned", text) if long else text
     return _mark_tokens(text, long) if long else text
 
 
