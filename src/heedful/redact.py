@@ -35,21 +35,18 @@ cloud_key do[opr]_v1_\h{64} dapi\h{32} LTAI\a{20} SCW<\u{17}(?!\w)
  pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_\h{40} sb_secret_\i{20,} pul-\h{40}
  api\.softlayer\.com/soap/v3(?:\.1)?/\a{64} v1\.0-\h{24}-\h{100,} fm[12][ar]?_[\w+/]{40,}+={0,2}
  fo1_\i{40,} tskey-[a-z]{3,9}-\i{20,} nfp_\w{36,} napi_\l{40,} rnd_\a{28,} HRKU-\i{36,}
- sha256~\i{43} AQVN<\i{35,} dt0[a-z]\d\d\.\u{24}\.\u{64} pn[ub]_\a{36} tk-us-\i{48}
+ sha256~\i{43}
 github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
 gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,} GR1348941\i{20,}
 tool_token ATBB\a{28,} ATCTT3[\w=-]{60,} ATTA\h{64} CCIPAT_\w{40,} bk(?:aj|at|ct|ua)_\l{32,}
- sq[apu]_\h{40} ico-\a{32} pat\.\i{22}\.\h{24}\.\a{20} lin_(?:api|oauth)_\a{32,} ntn_\a{40,}
- secret_\a{43}(?!\w) ATATT3[\w=-]{60,} PMAK-\h{24}-\h{34} NR(?:AK|II|JS|RA)-\i{19,}
- glsa_\a{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2} sntry[su]_[\w+/=-]{40,} fig[do]_\i{40}
- pat\a{14}\.\h{64} pat-[a-z]{2}\d-[0-9a-f-]{36} pk_\d{5,}+_\u{32} CFPAT-\i{43} sl\.(?:u\.)?\i{130,}
- tfp_[\w.=-]{40,} 1/\d{10,}+:\h{32} 2/\d{10,20}/\d{10,20}:\h{32} rdme_\l{60,} sgp_\w{40,}
- p8e-\l{32}(?!\w) dnkey-[\w=-]{60,} ops_eyJ[\w+/-]{80,}+={0,2} A3-\u{6}-[A-Z0-9-]{28,}
- ph[cx]_\a{40,} hc[a-z]{3}_\l{58} pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-\h{8}-[0-9a-f-]{27}
- 00<(?=\i{0,39}[a-z])(?=\i{0,39}[A-Z])\i{40}(?!\i) nsec1\l{58}
+ sq[apu]_\h{40} lin_(?:api|oauth)_\a{32,} ntn_\a{40,} secret_\a{43}(?!\w) ATATT3[\w=-]{60,}
+ PMAK-\h{24}-\h{34} NR(?:AK|II|JS|RA)-\i{19,} glsa_\a{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2}
+ sntry[su]_[\w+/=-]{40,} fig[do]_\i{40} pat\a{14}\.\h{64} pat-[a-z]{2}\d-[0-9a-f-]{36}
+ pk_\d{5,}+_\u{32} CFPAT-\i{43} sl\.(?:u\.)?\i{130,} 1/\d{10,}+:\h{32} 2/\d{10,20}/\d{10,20}:\h{32}
+ ops_eyJ[\w+/-]{80,}+={0,2} ph[cx]_\a{40,} pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-\h{8}-[0-9a-f-]{27}
+ 00<(?=\i{0,39}[a-z])(?=\i{0,39}[A-Z])\i{40}(?!\i)
 package_token npm_\w{36} pypi-AgE\i{50,} rubygems_\h{48} dckr_[op]at_\i{27,} AKC<\a{10,}+(?![\w+/-])
- AP<[0-9A-F]\a{8,}+(?![\w+/-]) cmVmd<\a{59} cio<\a{32}(?!\w) oy2<\l{43}(?!\w) CLOJARS_\l{60}
- packagist_[a-z]{2,4}_\h{40,}
+ AP<[0-9A-F]\a{8,}+(?![\w+/-]) cmVmd<\a{59} cio<\a{32}(?!\w) oy2<\l{43}(?!\w)
 slack_token xox[a-z](?:\.xox[a-z])?-[\w%-]{6,} xapp-\d-\i{10,}
 webhook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
  discord(?:app)?\.com/api/webhooks/\d{10,}+/\i{40,} webhook\.office\.com/webhookb2/[\w@/-]{36,}
@@ -61,14 +58,13 @@ heedful_key heedful_\h{12}_\h{64}
 payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA\i{60,} EAA<[BCGIMNO]\a{60,}
  shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32} rzp_(?:live|test)_\a{14,}
  access-(?:sandbox|development|production)-[0-9a-f-]{36}
- access_token\$(?:production|sandbox)\$\l{16}\$\h{32} FLWSECK(?:_TEST)?-\a{12,} EZ[AT]K\a{54}
- fio-u-[\w=-]{60,} shippo_(?:live|test)_\h{40} duffel_(?:live|test)_\i{40,}
+ access_token\$(?:production|sandbox)\$\l{16}\$\h{32}
 phone_key AC\l{32} SK\l{32}
 mail_key SG\.\i{16,}+\.\i{16,} key-\h{32} x(?:key|smtp)sib-\h{64}\i* re_<\a{8}_(?=\w{0,40}\d)\a{20,}
 model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)\i{20,}|\a{20,}) gsk_\a{40,} xai-\a{60,} pplx-\a{40,}
  r8_\a{36,} nvapi-\i{60,} lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-\i{24,} csk-<\l{40,}
  sk_<\h{48}(?!\w) fw_<\a{22,} fc-<\h{32}(?!\w) e2b_\h{40} jina_\w{50,} tgp_v1_\i{40,}
- wandb_v1_\w{40,} pa-<(?=\i{0,40}\d)\i{43}(?!\i) as-<\a{22}(?!\w)
+ wandb_v1_\w{40,} pa-<(?=\i{0,40}\d)\i{43}(?!\i)
 hub_token hf_\a{30,} api_org_\a{30,}
 private_key AGE-SECRET-KEY-1\u{58} b3BlbnNzaC1rZXktdjE[\w+/=]{40,} xprv\a{100,} K<\a{51}(?!\w)
  L<\a{51}(?!\w) 5<[HJK]\a{49}(?!\w)
@@ -371,27 +367,20 @@ def redact_data(value: Any, key: str = "") -> Any:
 
     So is the value of `{"name": "password", "value": …}`, and the argument after `--password`.
     """
+    told = _telling(key[-64:].rstrip("0123456789")) if key else ""
     if isinstance(value, str):
-        told = key and _telling(key[-64:].rstrip("0123456789"))
         return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
-        names: dict[Any, Any] = {}
-        if "value" in value or "Value" in value:
-            names = {of: value[name] for name, of in _PAIRS if of in value and name in value}
-        if key and _telling(key[-64:].rstrip("0123456789")):
-            names = dict.fromkeys(_VALUES, key) | names
-        return {
-            redact(name) if isinstance(name, str) else name: redact_data(
-                one, str(names.get(name, name))
-            )
-            for name, one in value.items()
-        }
-    if isinstance(value, list | tuple):
-        clean, name = [], key
-        for one in value:
-            clean.append(redact_data(one, name))
-            name = one if isinstance(one, str) and one[:1] == "-" else key
+        names: dict[Any, Any] = dict.fromkeys(_VALUES, key) if told else {}
+        names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
+        clean = {}
+        for name, one in value.items():
+            clean[redact_data(name)] = redact_data(one, str(names.get(name, name)))
         return clean
+    if isinstance(value, list | tuple):
+        # The argument after an option, as in ["--password", …], is named by it.
+        options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
+        return [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
     return value
 
 

@@ -65,4 +65,4 @@ def shown(url: str) -> str:
     user, at, host = authority.rpartition("@")
     public = [part for part in query.split("&") if part.split("=")[0] in ("host", "port", "dbname")]
     tail = f"?{'&'.join(public)}" if public else ""
-    return f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}"
+    return redact(f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}")  # a user may be a token
