@@ -124,9 +124,9 @@ _CLOUDANT = (
     r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
 )
 _OPTION = (
-    r"(-(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
-    r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key)"
-    rf"(?:\s{{1,3}}[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
+    r"(-(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?>(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
+    r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key))"
+    rf"(?:\s{{1,3}}+[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
     rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED})"
 )
 _SQL = (
@@ -210,7 +210,7 @@ _SECRET_NAME = (
     r"|(?=[,<\\\"'vVsS]),?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)"
     r"\\{0,3}[\"']?\s{0,20}+[:=>]\s{0,20}+|(?<=\s)(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
     # at the end of a line, as in settings and commands
-    r"|(?<=[ \t])(?:\d )?(?=[^\s\"'-][^\s\"']{5,}+\s{0,9}(?:\n|\Z))))"
+    r"|(?<=[ \t])(?:\d )?(?!-|\w{1,64}=\w)(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z))))"
     r"(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']\s{0,20}+:\s{0,20}+)?)"
 )
 _IN_QUOTES = (
