@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
 
@@ -49,6 +50,29 @@ def compiled() -> str:
     return done.stdout
 
 
+IMAGE = ROOT / "deploy" / "requirements.lock"
+EXTRAS = ("server", "postgres", "telemetry")
+
+
+def for_image(text: str) -> str:
+    """The requirements of a lock that the image needs: its extras, and what builds heedful."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["build"]]
+    for extra in EXTRAS:
+        wanted += project["project"]["optional-dependencies"][extra]
+    names = {re.match(r"[\w.-]+", one)[0].lower() for one in wanted}  # type: ignore[index]
+    blocks = dict(re.findall(r"^(([\w.-]+)==.*\n(?:    .*\n)*)", text, re.MULTILINE))
+    by_name = {name: block for block, name in blocks.items()}
+    while more := {
+        name
+        for name, block in by_name.items()
+        if name not in names and names & set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
+    }:
+        names |= more
+    head = "# The part of requirements.lock that the image installs. Remake with: make lock\n"
+    return head + "".join(block for name, block in by_name.items() if name in names)
+
+
 def problems(text: str) -> list[str]:
     """Find what a lock must not contain: addresses, options, requirements without a hash."""
     lines = text.splitlines()
@@ -69,6 +93,7 @@ def main() -> int:
         print("\n".join(wrong), file=sys.stderr)
         return 1
     LOCK.write_text(text, encoding="utf-8")
+    IMAGE.write_text(for_image(text), encoding="utf-8")
     print(f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.MULTILINE))} requirements")
     return 0
 

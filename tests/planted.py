@@ -7,6 +7,7 @@ import json
 import re
 import string
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 
 _RANDOM = Random("planted")
@@ -29,50 +30,40 @@ def _web(data: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
 
 
-# A kind, and its tokens: what stands in braces is that many random characters of an alphabet.
-_FORMS = """
-aws_key AKIA{UD16} A3TX{UD16}
-google_key AIza{R35} GOCSPX-{R28} ya29.{R60}
-cloud_key dop_v1_{H64} dapi{H32} LTAI{W20} dp.st.dev.{W43} hvs.{R90} pscale_tkn_{R43} sbp_{H40}
-cloud_key pul-{H40} https://api.softlayer.com/soap/v3.1/{LD64}
-github_token ghp_{W36} github_pat_{W22}_{W59}
-gitlab_token glpat-{R20} glrt-{W20} GR1348941{R20}
-package_token npm_{W36} pypi-AgEIcHlwaS5vcmc{R90} rubygems_{H48} dckr_pat_{R27} AKCp{W69} AP6{W30}
-slack_token xoxb-{D12}-{D13}-{W24} xoxe.xoxp-1-{W100} xapp-1-A{U10}-{D13}-{H64}
-slack_hook https://hooks.slack.com/services/T0{U8}/B0{W30}
-chat_token {D10}:AA{R33} M{W23}.{W6}.{W27} N{W25}.{W6}.{W38} O{W23}.{W6}.{W27}
-chat_token https://discord.com/api/webhooks/{D19}/{R68}
-stripe_key sk_live_{W24} rk_test_{W24} whsec_{W32}
-heedful_key heedful_{H12}_{H64}
-payment_key sq0csp-{R43} EAAA{R60} shpat_{H32}
-phone_key AC{H32} SK{H32}
-mail_key SG.{R22}.{R43} key-{H32} xkeysib-{H64}-{W16} {H32}-us14
-model_key sk-{W20}T3BlbkFJ{W20} sk-proj-{R120} sk-ant-api03-{R95} gsk_{W52} xai-{W80} pplx-{W48}
-model_key r8_{W37} nvapi-{R64} lsv2_pt_{H32}_{H10} pcsk_{W60} tvly-dev-{W32}
-hub_token hf_{W34} api_org_{W34}
-tool_token lin_api_{W40} ntn_{W46} figd_{R40} ATATT3xFfGF0{R180} PMAK-{H24}-{H34} NRAK-{UD27}
-tool_token glsa_{W32}_{H8} sntrys_{W60}
-jwt {JWT}.{R43} {NONE}.
-signature sig={W43}%3D X-Amz-Signature={H64}
-private_key AGE-SECRET-KEY-1{UD58}
-"""
 _ALPHABETS = {"U": UPPER, "D": DIGITS, "L": LOWER, "H": HEX, "W": WORD, "R": URL}
 _ALPHABETS |= {"UD": UPPER + DIGITS, "LD": LOWER + DIGITS}
 _JWT = {"JWT": ({"alg": "HS256"}, {"sub": 1}), "NONE": ({"alg": "none"}, {})}
+_PAGE = Path(__file__).parent.parent / "docs" / "secrets.md"
 
 
-def _filled(form: re.Match[str]) -> str:
-    if form[0][1:-1] in _JWT:
-        return ".".join(map(_web, _JWT[form[0][1:-1]]))
-    return some(_ALPHABETS[form[1]], int(form[2]))
+def _filled(form: str) -> tuple[str, list[str]]:
+    """The example with random characters in place of its braces, and what was put there."""
+    made: list[str] = []
+
+    def fill(brace: re.Match[str]) -> str:
+        name, length = brace.groups()
+        if name in _JWT:
+            made.append(".".join(map(_web, _JWT[name])))
+        elif name == "UUID":
+            made.append("-".join(some(HEX, each) for each in (8, 4, 4, 4, 12)))
+        else:
+            made.append(some(_ALPHABETS[name], int(length)))
+        return made[-1]
+
+    return re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form).replace("\\n", "\n"), made
+
+
+def _rows(heading: str) -> list[tuple[list[str], str]]:
+    """The examples and the kind of each row of a table in docs/secrets.md."""
+    text = _PAGE.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\|[^|`]*\| (`.*`) *\|(?: (\w+) \|)?$", text, re.MULTILINE)
+    return [(re.findall(r"`([^`]+)`", examples), kind) for examples, kind in rows]
 
 
 def _tokens() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for line in _FORMS.split("\n")[1:-1]:
-        kind, *forms = line.split()
-        made = (re.sub(r"\{([A-Z]+)(\d*)\}", _filled, form) for form in forms)
-        found[kind] = (*found.get(kind, ()), *made)
+    for forms, kind in _rows("Tokens"):
+        found[kind] = (*found.get(kind, ()), *(_filled(form)[0] for form in forms))
     return found
 
 
@@ -80,9 +71,6 @@ TOKENS = _tokens()
 """Kind -> tokens that are known by their own form."""
 
 _BODY = "\n".join(some(WORD + "+/", 64) for _ in range(4))
-_PASSWORD, _HARD = some(WORD, 12), f"{some(LOWER, 6)}!{some(LOWER, 6)}"
-_LETTERS, _LONG = f"Zorn{some(LOWER, 8)}", some(WORD + "+/", 40)
-
 _BLOCK = "-----BEGIN {0}-----\n{1}{2}\n-----END {0}-----"
 _PRIVATE_KEYS = (
     _BLOCK.format("RSA PRIVATE KEY", "", _BODY),
@@ -95,70 +83,30 @@ _PRIVATE_KEYS = (
 )
 PLACED: tuple[tuple[str, str, str], ...] = (
     *(("private_key", text, _BODY) for text in _PRIVATE_KEYS),
-    ("password_in_url", f"postgres://bob:{_PASSWORD}@db/x", _PASSWORD),
-    ("password_in_url", f"mongodb+srv://bob:{_HARD}@db.example.com", _HARD),
-    ("password_in_url", f"redis://:{_PASSWORD}@cache:6379/0", _PASSWORD),
-    ("bearer", f"curl -H 'Authorization: Bearer {_LONG}'", _LONG),
-    ("bearer", f"bearer {_PASSWORD * 2}", _PASSWORD),
-    ("authorization", f"Authorization: Basic {_LONG}=", _LONG),
-    ("authorization", f'{{"Proxy-Authorization": "basic {_PASSWORD}"}}', _PASSWORD),
-    ("cookie", f"Cookie: theme=dark; session={_PASSWORD}", _PASSWORD),
-    ("cookie", f"Set-Cookie: sid={_LETTERS}; Path=/; HttpOnly", _LETTERS),
-    ("random_token", f'call("{_LONG}")', _LONG),
-    ("random_token", f"aws.login(token, '{_LONG}')", _LONG),
+    *(
+        (kind, text, secret)
+        for (form,), kind in _rows("Places")
+        for text, made in [_filled(form)]
+        for secret in made
+    ),
 )
 """Kind, text, secret: what is known by what it stands behind."""
 
-ASSIGNED: tuple[tuple[str, str], ...] = (
-    *(
-        (form, _PASSWORD)
-        for form in (
-            "AWS_SECRET_ACCESS_KEY={}",
-            "export DB_PASSWORD={} && run",
-            "MY_API_KEY: {}",
-            "?user=me&password={}&next=1",
-            "Server=db;Pwd={};Database=x",
-            "{{'client_secret': '{}'}}",
-            'password := "{}"',
-            'if password == "{}":',
-            'if "{}" != password:',
-            'cut off: password="{}',
-            'password: str = "{}"',
-            'password = b"{}"',
-            'config["auth_token"] = "{}"',
-            "SECRET_KEY_BASE={}",
-            "dbPassword={}",
-            'private_key   "{}";',
-            '{{\\"password\\": \\"{}\\"}}',
-            "<password>{}</password>",
-            "//registry.example.com/:_authToken={}",
-            "contraseña: '{}'",
-            "passphrase = '{}'",
-            "db_pass='{}'",
-        )
-    ),
-    ("password: {}", _HARD),
-    ("password={}", "hunter2"),
-    ("password = '{}'", "hunter"),
-    ("password = '{}'", "correct horse battery staple"),
-    ("DB_PASSWORD={}\n", _LETTERS),
-    ("?password={}&next=1", _LETTERS),
-    ("AccountName=x;AccountKey={}", f"{some(WORD + '+/', 86)}=="),
-    ("token: {}", some(HEX, 32)),
-    ("the key '{}'", some(WORD, 40)),
-    ("ibm_cloud_iam_apikey: {}", some(URL, 44)),
-    ("cos_hmac_secret_access_key = {}", some(HEX, 48)),
-    ("softlayer_api_key = {}", some(LOWER + DIGITS, 64)),
-    ("cloudant_password   {}", some(HEX, 64)),
-    ("cloudant_api_key: {}", some(LOWER, 24)),
+ASSIGNED: tuple[tuple[str, list[str]], ...] = tuple(
+    (text, made) for (form,), _ in _rows("Names") for text, made in [_filled(form)]
 )
-"""What is assigned to a telling name: a text with a place, and the secret."""
+"""What is assigned to a telling name: a text, and the secrets in it."""
+
+LEFT: tuple[str, ...] = tuple(
+    _filled(form)[0] for forms, _ in _rows("Not recognised") for form in forms
+)
+"""Texts with a secret that is not recognised."""
 
 EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
     kind: (
         *((token, token) for token in TOKENS.get(kind, ())),
         *((text, secret) for placed, text, secret in PLACED if placed == kind),
-        *((text.format(secret), secret) for text, secret in ASSIGNED if kind == "assigned"),
+        *((text, secret) for text, made in ASSIGNED if kind == "assigned" for secret in made),
     )
     for kind in sorted({*TOKENS, *(kind for kind, _, _ in PLACED), "assigned"})
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
@@ -22,54 +23,93 @@ from typing import Any
 
 # Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
 # fixed letter and continues with one class of characters, so a text is read in time linear in its
-# length. "<" means that the pattern begins at the start of a word.
+# length. "<" means that no letter or digit precedes the pattern.
+_CLASSES = {"a": "[A-Za-z0-9]", "h": "[0-9a-f]", "i": r"[\w-]", "l": "[a-z0-9]", "u": "[A-Z0-9]"}
+_CLASSES["P"] = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"  # the hash of a password
 _ISSUED = r"""
-aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}
-google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
-cloud_key do[opr]_v1_[a-f0-9]{64} dapi[0-9a-f]{32} LTAI[A-Za-z0-9]{20}
-cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44} hv[sbr]\.[\w-]{20,}
-cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_[a-f0-9]{40} pul-[a-f0-9]{40}
-cloud_key api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{64}
+aws_key A(?:KIA|SIA|BIA|CCA|3T\u)\u{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
+ da2-\l{26}(?!\w)
+google_key AIza\i{35} GOCSPX-\i{28} ya29\.\i{20,} 1//0\i{28,} 4/0A\i{30,}
+cloud_key do[opr]_v1_\h{64} dapi\h{32} LTAI\a{20} SCW<\u{17}(?!\w)
+ dp\.(?:pt|st|ct|sa|scim|audit)\.(?:\i{2,35}\.)?\a{40,44} hv[sbr]\.\i{20,}
+ pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_\h{40} sb_secret_\i{20,} pul-\h{40}
+ api\.softlayer\.com/soap/v3(?:\.1)?/\a{64} v1\.0-\h{24}-\h{100,} fm[12][ar]?_[\w+/]{40,}+={0,2}
+ fo1_\i{40,} tskey-[a-z]{3,9}-\i{20,} nfp_\w{36,} napi_\l{40,} rnd_\a{28,} HRKU-\i{36,}
+ sha256~\i{43}
 github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
-gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,}
-gitlab_token GR1348941[\w-]{20,}
-package_token npm_\w{36} pypi-AgE[\w-]{50,} rubygems_[a-f0-9]{48} dckr_[op]at_[\w-]{27,}
-package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-]) AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
-slack_token xox[a-z](?:\.xox[a-z])?-[\w-]{6,} xapp-\d-[\w-]{10,}
-slack_hook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
-chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token O<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
-stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,}
-stripe_key whsec_[A-Za-z0-9+/=]{24,}
-heedful_key heedful_[0-9a-f]{12}_[0-9a-f]{64}
-payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA[\w-]{60,} shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32}
-phone_key AC[a-z0-9]{32} SK[a-z0-9]{32}
-mail_key SG\.[\w-]{16,}+\.[\w-]{16,} key-[0-9a-f]{32} xkeysib-[a-f0-9]{64}[\w-]*
-model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,}) gsk_[A-Za-z0-9]{40,}
-model_key xai-[A-Za-z0-9]{60,} pplx-[A-Za-z0-9]{40,} r8_[A-Za-z0-9]{36,} nvapi-[\w-]{60,}
-model_key lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-[\w-]{24,}
-hub_token hf_[A-Za-z0-9]{30,} api_org_[A-Za-z0-9]{30,}
-tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,} ntn_[A-Za-z0-9]{40,} figd_[\w-]{40}
-tool_token ATATT3[\w=-]{60,} PMAK-[a-f0-9]{24}-[a-f0-9]{34} NRAK-[A-Z0-9]{27}
-tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8} sntry[su]_[\w+/=-]{40,}
-private_key AGE-SECRET-KEY-1[0-9A-Z]{58}
-jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
-signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
+gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,} GR1348941\i{20,}
+tool_token ATBB\a{28,} ATCTT3[\w=-]{60,} ATTA\h{64} CCIPAT_\w{40,} bk(?:aj|at|ct|ua)_\l{32,}
+ sq[apu]_\h{40} lin_(?:api|oauth)_\a{32,} ntn_\a{40,} secret_\a{43}(?!\w) ATATT3[\w=-]{60,}
+ PMAK-\h{24}-\h{34} NR(?:AK|II|JS|RA)-\i{19,} glsa_\a{32}_[a-fA-F0-9]{8} glc_eyJ[\w+/-]{30,}+={0,2}
+ sntry[su]_[\w+/=-]{40,} fig[do]_\i{40} pat\a{14}\.\h{64} pat-[a-z]{2}\d-[0-9a-f-]{36}
+ pk_\d{5,}+_\u{32} CFPAT-\i{43} sl\.(?:u\.)?\i{130,} 1/\d{10,}+:\h{32} 2/\d{10,20}/\d{10,20}:\h{32}
+ ops_eyJ[\w+/-]{80,}+={0,2} ph[cx]_\a{40,} pylf_v\d_[a-z]{2}_\w{40,} s(?:dk|api)-\h{8}-[0-9a-f-]{27}
+ 00<(?=\i{0,39}[a-z])(?=\i{0,39}[A-Z])\i{40}(?!\i)
+package_token npm_\w{36} pypi-AgE\i{50,} rubygems_\h{48} dckr_[op]at_\i{27,} AKC<\a{10,}+(?![\w+/-])
+ AP<[0-9A-F]\a{8,}+(?![\w+/-]) cmVmd<\a{59} cio<\a{32}(?!\w) oy2<\l{43}(?!\w)
+slack_token xox[a-z](?:\.xox[a-z])?-[\w%-]{6,} xapp-\d-\i{10,}
+webhook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
+ discord(?:app)?\.com/api/webhooks/\d{10,}+/\i{40,} webhook\.office\.com/webhookb2/[\w@/-]{36,}
+ maker\.ifttt\.com/trigger/[\w/-]{24,}
+chat_token M<\i{23,25}\.\i{6}\.\i{27,} N<\i{23,25}\.\i{6}\.\i{27,} O<\i{23,25}\.\i{6}\.\i{27,}
+ oauth:\l{30}(?!\w)
+stripe_key sk_(?:live|test)_\a{16,} rk_(?:live|test)_\a{16,} whsec_[A-Za-z0-9+/=]{24,}
+heedful_key heedful_\h{12}_\h{64}
+payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA\i{60,} EAA<[BCGIMNO]\a{60,}
+ shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32} rzp_(?:live|test)_\a{14,}
+ access-(?:sandbox|development|production)-[0-9a-f-]{36}
+ access_token\$(?:production|sandbox)\$\l{16}\$\h{32}
+phone_key AC\l{32} SK\l{32}
+mail_key SG\.\i{16,}+\.\i{16,} key-\h{32} x(?:key|smtp)sib-\h{64}\i* re_<\a{8}_(?=\w{0,40}\d)\a{20,}
+model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)\i{20,}|\a{20,}) gsk_\a{40,} xai-\a{60,} pplx-\a{40,}
+ r8_\a{36,} nvapi-\i{60,} lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-\i{24,} csk-<\l{40,}
+ sk_<\h{48}(?!\w) fw_<\a{22,} fc-<\h{32}(?!\w) e2b_\h{40} jina_\w{50,} tgp_v1_\i{40,}
+ wandb_v1_\w{40,} pa-<(?=\i{0,40}\d)\i{43}(?!\i)
+hub_token hf_\a{30,} api_org_\a{30,}
+private_key AGE-SECRET-KEY-1\u{58} b3BlbnNzaC1rZXktdjE[\w+/=]{40,} xprv\a{100,} K<\a{51}(?!\w)
+ L<\a{51}(?!\w) 5<[HJK]\a{49}(?!\w)
+ LS0tLS1CRUdJTiB(?:SU0EgU|QUklWQ|FQyBQUk|EU0EgU|PUEVOU1NI|FTkNSW|QR1AgUFJJ)[\w+/=]{40,}
+password_hash md5<\h{32}(?!\w) {(?i:S?SHA\d{0,3})\}[\w+/]{16,}+={0,2}
+ aad3b435b51404eeaad3b435b51404ee:\h{32}
+ $(?:[1-9yPHS]|2[abxy]|14|gy|s2|apr1|argon2[id]{1,2}|pbkdf2\i{0,9}|scrypt|md5)\$\P
+ $\d{1,8}\$[\w./+=]{1,64}\$\P $\d{4,8}:\P $[\w./+]{6,64}\$\h{64,}
+jwt eyJ<\i{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
+signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,}
 """
-# No token is shorter, and few ordinary words are as long: only these are searched for tokens.
-_RUN = r"[\w.+/=:\\%-]{16,}+"
+# Every token has such a part; few ordinary words have one, and only these are searched.
+_RUN = r"(?=[a-z_.=~-]{0,40}+[A-Z\d])[\w.=~+-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets recognised by the text before them: the kind, a word that the whole text must contain, and
-# a pattern with a group for the text before the secret.
-_PRIVATE_KEY = (
-    r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
-    r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+# Code and prose also assign to names of secrets. So without quotes a secret needs a digit or a
+# sign, or it follows "=" directly, as in settings and addresses, and is no name of a secret.
+_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
+_SIGNED = (
+    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
+    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
 )
+# References, templates, names of variables and parts of expressions are not secrets.
+_NO_SECRET = (
+    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
+    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
+)
+
+# Secrets recognised by the text before them: a word that the whole text must contain, the kind, and
+# a pattern with a group for the text before the secret. A match without this group stays.
+_PRIVATE_KEY = (
+    r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
+    r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+    r"|PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z))"
+)
+# A password ends at the last "@" before the path. It may contain "/", but not after a port.
+_IN_URL = (
+    r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
+    r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
+)
+# After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
 _AUTHORIZATION = (
-    r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
-    r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
+    r"((?:uthorization|UTHORIZATION|_auth|\"auth)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
+    r"(?!(?i:bearer)\s[\w.~+/=-]{20})(?>(?:[A-Za-z][\w-]{1,30}\s{1,3})?))"
+    rf"{_NO_SECRET}(?![\w.]{{1,60}}[(}}])(?:(?<=(?i:basic)\s)|(?=[^\s\"']{{0,60}}\d))[^\s\"'\\]{{8,}}+"
 )
 _COOKIE = (
     r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
@@ -83,23 +123,79 @@ _CLOUDANT = (
     r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
     r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
 )
+_OPTION = (
+    r"(-(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?>(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
+    r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key))"
+    rf"(?:\s{{1,3}}+[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
+    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED})"
+)
+_SQL = (
+    r"([pPiI](?i:(?<=p)assword(?:\s{1,9}|\()'|(?<=i)dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?"
+    r"by\s{1,9}(?:password\s{1,9})?(?:['\"]|(?=[\w$#]{1,40};))))"
+    rf"{_NO_SECRET}[^\s\"';)]{{4,}}+(?!['\"],)"
+)
+# Four or more plain words, in quotes or up to the end of the line, that are no sentence.
+_PHRASE = (
+    r"([pPmM](?i:(?<=m)nemonic|(?<=p)hrase(?:(?<=(?:pass|seed)phrase)|(?<=(?:pass|seed|very).phrase))"
+    r"|(?<=p)assword(?=\\{0,3}[\"']?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']))(?:\\{0,3}[\"'])?"
+    r"\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
+    r"(?=[a-zA-Z]{3,12}(?>(?:[ -][a-zA-Z]{3,12}){3,24})(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
+    r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot"
+    r"|please|your|this|are|was|will|can|too|new|from|enter)\b)[a-zA-Z -]++"
+)
+# Programs, and their option for a password. The arguments before the option are skipped; without
+# the option they are the match, so that no argument is read twice.
+_FLAG = r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)"
+_COMMANDS = "|".join(
+    rf"(?:{programs})(?=\s)(?>(?:\s{{1,9}}+(?!{option})"
+    r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+)*)"
+    rf"(?:(\s{{1,9}}{option}[\"']?){_NO_SECRET}"
+    r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+))?"
+    for programs, option in (
+        (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
+        (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", r"-p\s?"),
+        ("sqlcmd|zip", r"-P\s?"),
+        (
+            "curl|https?|smbclient",
+            r"(?:-[auU]|--auth|--(?:proxy-)?user)[\s=]?[\"']?[^\s:%\"']{1,64}[:%]",
+        ),
+        (r"redis-cli|ldap[a-z]{3,9}", r"-[awy]\s"),
+        ("openssl", r"-pass\w{0,3}\spass:"),
+    )
+)
 _PLACED = (
-    ("private_key", "private key", _PRIVATE_KEY),
-    ("private_key", "putty-user-key", r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)"),
-    ("password_in_url", "://", r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
-    ("bearer", "bearer", r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
-    ("authorization", "authorization", _AUTHORIZATION),
+    ("private", "private_key", _PRIVATE_KEY),
+    ("://", "password_in_url", _IN_URL),
+    ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
-    ("chat_token", ":", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
-    ("mail_key", "-us", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
-    ("assigned", "=", _COMPARED),
-    ("assigned", "cl", _CLOUDANT),
+    ("identified", "password", _SQL),
+    ("mnemonic", "password", _PHRASE),
+    ("phrase", "password", _PHRASE),
+)
+# Parts of a word of at least `_WORD` characters.
+_WORD = 16
+_IN_LONG = (
+    ("putty-user-key", "private_key", _PRIVATE_KEY),
+    ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
+    (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
+    (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
+    ("-us", "mail_key", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
+    ("q~", "cloud_key", r"()[\w.~]{3}\dQ~[\w.~-]{31,34}"),
+    (".atlasv1.", "cloud_key", r"()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
+)
+# Only with the name of a secret.
+_WITH_NAME = (
+    ("=", "assigned", _COMPARED),
+    ("cl", "assigned", _CLOUDANT),
+    ("-", "password", _OPTION),
+    ("password", "password", _SQL),
+    ("password", "password", _PHRASE),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
 # owner, or if the value can only be a secret.
-_OWNERS = "api bot key auth priv access client master account encryption private refresh service "
-_OWNERS += "session signing database db"
+_OWNERS = "api app bot key auth priv access client master account encryption private refresh "
+_OWNERS += "service session signing database db preshared subscription smtp admin root user require"
 _CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
 _SECRET_NAME = (
     # The first letter, then the second, and the rest of either.
@@ -107,26 +203,23 @@ _SECRET_NAME = (
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
-    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>])"
-    r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
-    r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
-)
-# References, templates, names of variables and parts of expressions are not secrets.
-_NO_SECRET = (
-    r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
-    r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
+    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>,<])"
+    r"(?>(?<!-)>|\s{0,20}+(?::\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # its type
+    r"|[:=!]{1,3}>?\s{0,20}+"
+    # beside its name, as in {"name": …, "value": …}, also in XML
+    r"|(?=[,<\\\"'vVsS]),?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)"
+    r"\\{0,3}[\"']?\s{0,20}+[:=>]\s{0,20}+|(?<=\s)(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
+    # at the end of a line, as in settings and commands
+    r"|(?<=[ \t])(?:\d )?(?!-|\w{1,64}=\w)(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z))))"
+    r"(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']\s{0,20}+:\s{0,20}+)?)"
 )
 _IN_QUOTES = (
-    rf"([bBrRuU@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
+    rf"([bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
-# Code and prose also assign to such names. So without quotes a secret needs a digit or a sign, or
-# it follows "=" directly, as in settings and addresses, and is not itself the name of a secret.
-_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
 _BARE = (
-    rf"{_NO_SECRET}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
-    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
+    rf"{_NO_SECRET}({_SIGNED}"
     r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
     rf"|{_IN_WORD}{{64,}}+"
@@ -143,6 +236,7 @@ _KEYED = (
 )
 _NAMED = "pass pw secret contrase credential key token".split()
 _HEADERS = ("authorization", "cookie")
+_TELLS = re.compile("|".join((*_NAMED, *_HEADERS)), re.IGNORECASE)
 
 # Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character; and
 # 40 characters in quotes near a word about AWS keys.
@@ -155,44 +249,63 @@ _AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are the tokens of common issuers, private keys, JSON web tokens, passwords in URLs,
-    credentials in headers, and random strings in quotes. The value after a name such as `password`
-    or `api_key` is a secret if it has 6 or more characters and is in quotes or contains a digit or
-    a sign. In `name=value`, 8 letters are enough.
+    Recognised are the tokens of common issuers, private keys, JSON web tokens, hashes of passwords,
+    passwords in URLs, commands and SQL, credentials in headers, and random strings in quotes. The
+    value after a name such as `password` or `api_key` is a secret if it has 6 or more characters
+    and is in quotes or contains a digit or a sign. In `name=value`, 8 letters are enough.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
-    if not _LONG.search(text):
+    if len(text) < 2 * _WORD and not _LONG.search(text):
         return text
+    if text.isidentifier():
+        return text if len(text) < _WORD else _mark_issued(text)
     lower = text.lower()
-    for kind, word, pattern in _PLACED:
-        if word in lower:
-            text = _mark_after(pattern, kind, text)
-    named = any(name in lower for name in _NAMED)
+    long = {word for word in text.split() if len(word) >= _WORD} if len(text) >= _WORD else ()
+    named = any(map(lower.__contains__, _NAMED))
+    for rows in (_PLACED, _IN_LONG if long else (), _WITH_NAME if named else ()):
+        for word, kind, pattern in rows:
+            if word in lower:
+                text = _mark_after(pattern, kind, text)
+    if " -" in lower and _compiled(_FLAG).search(text):
+        text = _mark_after(_COMMANDS, "password", text)
     if named:
         text = _compiled(_ASSIGNED).sub(_marked, text)
-    runs = _compiled(_RUN).findall(text)
-    if not runs:
-        return text
-    if named:
-        text = _mark_after(_KEYED, "assigned", text)
+        text = _mark_after(_KEYED, "assigned", text) if long else text
+    return _mark_tokens(text, long) if long else text
+
+
+def _mark_tokens(text: str, long: Collection[str]) -> str:
+    run = _compiled(_RUN)
+    if _forms()[0].search("\n".join([word for word in long if run.search(word)])):
+        text = _mark_issued(text)
+    if _compiled(_QUOTED).search("\n".join(long)):
+        text = _compiled(_QUOTED).sub(_mark_random, text)
+    return text
+
+
+def _mark_issued(text: str) -> str:
     issued, kinds = _forms()
-    if issued.search("\n".join(runs)):
-        text = issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
-    return _compiled(_QUOTED).sub(_mark_random, text)
+    return issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
-    """In each match of the pattern, replace what follows the first group by a mark."""
+    """In each match of the pattern, replace what follows the last group by a mark."""
     mark = f"[redacted: {kind}]"
-    return _compiled(pattern).sub(lambda found: found[1] + mark, text)
+
+    def marked(found: re.Match[str]) -> str:
+        last = found.lastindex
+        return found[0] if last is None else text[found.start() : found.end(last)] + mark
+
+    return _compiled(pattern).sub(marked, text)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
-    kinds = {kind for kind, *_ in (*_issued(), *_PLACED)}
+    kinds = {"assigned", "password", *(kind for kind, _ in _issued())}
+    kinds.update(kind for _, kind, _ in _PLACED + _IN_LONG)
     no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
     pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
     return re.compile(re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII)
@@ -203,12 +316,15 @@ def _owned(past: int) -> str:
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})\s{0,20}+[:=!>\"'\\])"
+    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})(?:[ \t]|\s{0,20}+[:=!>,<vV\"'\\]))"
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
 def _issued() -> list[tuple[str, str]]:
-    rows = (row.split() for row in _ISSUED.strip().split("\n"))
+    forms = _ISSUED.strip()
+    for name, chars in _CLASSES.items():
+        forms = forms.replace(f"\\{name}", chars)
+    rows = (row.split() for row in re.split(r"\n(?! )", forms))
     return [(kind, form) for kind, *forms in rows for form in forms]
 
 
@@ -217,7 +333,7 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
     """Return a pattern for the tokens of all issuers, and the kind of token of each group in it."""
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
-        f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
+        f"{re.escape(letter)}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
         for letter, same in groupby(rows, lambda row: row[1][0])
     )
     return re.compile("|".join(letters), re.ASCII), [kind for kind, _ in rows]
@@ -226,7 +342,7 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
 def _begun(form: str) -> str:
     begin = re.match(r"([\w-]+)<", form)
     # A letter after a backslash belongs to an escape such as a line break.
-    return rf"{begin[1]}(?<!(?<!\\)[\w-]{begin[1]}){form[begin.end() :]}" if begin else form
+    return rf"{begin[1]}(?<!(?<!\\)[A-Za-z0-9]{begin[1]}){form[begin.end() :]}" if begin else form
 
 
 def _marked(found: re.Match[str]) -> str:
@@ -246,31 +362,46 @@ def _mark_random(found: re.Match[str]) -> str:
     return marked if bits > 4.5 else found[0]
 
 
-def redact_data(value: Any) -> Any:
-    """Return JSON data without secrets; the value of a key such as `password` is a secret."""
+def redact_data(value: Any, key: str = "") -> Any:
+    """Return JSON data without secrets; the value of a `key` such as `password` is a secret.
+
+    So is the value of `{"name": "password", "value": …}`, and the argument after `--password`.
+    """
+    told = _telling(key[-64:].rstrip("0123456789")) if key else ""
     if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list | tuple):
-        return [redact_data(one) for one in value]
+        return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
-        return {redact_data(key): _under(str(key), one) for key, one in value.items()}
+        names: dict[Any, Any] = dict.fromkeys(_VALUES, key) if told else {}
+        names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
+        clean = {}
+        for name, one in value.items():
+            clean[redact_data(name)] = redact_data(one, str(names.get(name, name)))
+        return clean
+    if isinstance(value, list | tuple):
+        # The argument after an option, as in ["--password", …], is named by it.
+        options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
+        return [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
     return value
 
 
+_PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
+_VALUES = ("value", "Value", "stringValue", "string_value", "default")
+_VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
+
+
 @lru_cache(1_024)
-def _telling(key: str) -> bool:
-    lower = key.lower()  # a `key` alone names a finding
-    return key != "key" and any(name in lower for name in (*_NAMED, *_HEADERS))
+def _telling(key: str) -> str:
+    """Return "assigned" if a value of this key is a secret, "named" if it may be one, else ""."""
+    if key == "key" or not _TELLS.search(key):  # a `key` alone names a finding
+        return ""
+    return "assigned" if _compiled(_SECRET_NAME).search(f"{key}=") else "named"
 
 
-def _under(key: str, value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_under(key, one) for one in value]
-    if not isinstance(value, str) or not _telling(key):
-        return redact_data(value)
-    # Quotes in the value would end it early.
-    begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))
-    if redact(f'{begin}"{whole}"') == f'{begin}"[redacted: assigned]"':
+def _redact_value(value: str, key: str, told: str) -> str:
+    if told == "assigned" and _VALUE.match(value):
         return "[redacted: assigned]"
+    if len(value) < 12 and key.lower() not in _HEADERS:  # no other value is as short
+        return redact(value)
+    begin = f'"{key}": '
     text = redact(begin + value)
     return text.removeprefix(begin) if text.startswith(begin) else redact(value)

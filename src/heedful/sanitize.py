@@ -17,6 +17,9 @@ from collections.abc import Mapping
 TOKEN = re.compile(
     r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
+    # Tags that imitate a message of the system, and images, which a page loads from anywhere.
+    r"|</?(?:system|assistant|developer|instructions?|function_(?:calls|results))(?:[-_:]\w{1,40})?"
+    r"(?:\s[^<>]{0,200})?>|!(?=\[[^\]\n]{0,200}\]\s?[(\[])|<(?=img[\s/])"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]"
     r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
     re.IGNORECASE,
@@ -37,7 +40,8 @@ def sanitize(text: str, most: int | None = None) -> str:
 
     Removed are control, bidirectional, zero-width, tag, private and unassigned characters; a flag
     drawn with tags becomes a plain flag. A joiner or variation selector stays after a character
-    outside ASCII, and a selector after the digit of a keycap. A chat token becomes `…`.
+    outside ASCII, and a selector after the digit of a keycap. A chat token, a `<system>`-like tag
+    and the beginning of an image become `…`.
 
     >>> sanitize("a\\u200bb <|im_start|>system", 8)
     'ab …sys…'

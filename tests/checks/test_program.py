@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import fcntl
 import tempfile
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
     assert [f.key for f in wrong] == BOTH
     assert wrong[0].message == "`assert add(1, 2) == 3` fails: `add(1, 2)` is 0"
     assert wrong[0].fix == "change the program so that this holds: add(1, 2) == 3"
-    assert wrong[0].evidence == "tests.py:2 in <module>: assert add(1, 2) == 3"
+    place, *forged = wrong[0].evidence.split("\n")
+    assert place == "tests.py:2 in <module>: assert add(1, 2) == 3"
+    assert (forged, checks._FORGED in wrong[1].evidence) == ([checks._FORGED], False)  # said once
 
 
 def test_an_exception_is_told_with_its_place():
@@ -101,6 +103,25 @@ def test_the_environment_is_empty(monkeypatch):
     monkeypatch.setenv("HEEDFUL_TEST_MARK", "seen")
     check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
     assert findings(check, "import os\ndef environment(): return dict(os.environ)\n") == []
+
+
+NEIGHBOURS = """import os, socket
+def see():
+    pids = [int(name) for name in os.listdir('/proc') if name.isdigit()]
+    return [*[pid for pid in pids if pid not in (1, os.getpid())], *socket.if_nameindex()[1:]]
+"""
+
+
+def test_other_processes_and_the_network_are_hidden_where_the_system_can():
+    check = checks.python_tests("assert see() == []", "see", seconds=20)
+    assert bool(findings(check, NEIGHBOURS)) is not bool(checks._isolation())
+
+
+def test_the_limit_of_cpu_time_is_a_time_out():
+    body = "import resource\n    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)\n    "
+    body += "resource.setrlimit(resource.RLIMIT_CPU, (1, hard - soft + 1))\n    while True: pass"
+    found = findings(CHECK, f"def add(a, b):\n    {body}\n")
+    assert "within 20 s, while running" in found[0].message
 
 
 def test_files_are_limited_and_removed(tmp_path):
@@ -267,12 +288,12 @@ def test_any_tests_are_planned_or_refused(tests):
 
 
 def test_cancelling_kills_the_program_at_once(tmp_path):
-    note = tmp_path / "note"
-    part = tmp_path / "part"
+    note, part = tmp_path / "note", tmp_path / "part"
     program = (
-        f"import os, time\nopen({str(part)!r}, 'w').write(f'{{os.getpid()}} {{os.getcwd()}}')\n"
-        f"os.rename({str(part)!r}, {str(note)!r})\n"
-        "while True: time.sleep(1)\n"
+        f"import fcntl, os, time\nfile = open({str(part)!r}, 'w')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "print(os.getcwd(), file=file, end='', flush=True)\n"
+        f"os.rename({str(part)!r}, {str(note)!r})\nwhile True: time.sleep(1)\n"
     )
     check = checks.python_tests("assert True", seconds=600)
 
@@ -285,10 +306,9 @@ def test_cancelling_kills_the_program_at_once(tmp_path):
             await task
 
     asyncio.run(cancelled())
-    pid, folder = note.read_text().split(" ", 1)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
-    assert not Path(folder).exists()
+    with note.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a program that lives would hold it
+        assert not Path(file.read()).exists()
 
 
 MET = [

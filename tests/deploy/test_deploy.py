@@ -20,6 +20,7 @@ from heedful.cli.app import app
 from heedful.cli.output import CALL, Call
 from heedful.errors import RoleRefused
 from heedful.store.postgres import in_database
+from scripts import lock
 from tests.postgres import rows, server
 from tests.service.running import running
 
@@ -59,7 +60,12 @@ def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
     last = [n for n, (name, _) in enumerate(steps()) if name == "FROM"][-1]
     final = steps()[last:]
     assert [value for name, value in final if name == "USER"] == ["10001"]
-    assert all("slim" in value for name, value in steps() if name == "FROM")
+    assert all("${BASE}" in value for name, value in steps() if name == "FROM")
+    # Nothing comes from the network but what the lock has the hash of.
+    installs = [value.split("install", 1)[1] for name, value in steps() if "pip install" in value]
+    assert ["--require-hashes" in one or "--no-deps" in one for one in installs] == [True, True]
+    locked = (ROOT / "requirements.lock").read_text()
+    assert (DEPLOY / "requirements.lock").read_text() == lock.for_image(locked)
     assert not re.search(r"(?i)password|secret|token|heedful_[0-9a-f]{12}", str(steps()))
     assert "HEALTHCHECK" in dict(final)
 

@@ -63,3 +63,9 @@ def test_opening_imports_nothing_heavy():
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("login", ["bob:pa@ss2word@", "bob:pa#ss2word@", "token2@", ""])
+def test_the_name_of_a_model_has_no_credentials(login):
+    model = open_model(f"http://{login}host:8000/v1?key=a1b2c3d4#m")
+    assert model.name == "http://host:8000/v1#m"

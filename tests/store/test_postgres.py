@@ -342,10 +342,16 @@ async def test_a_server_that_is_not_there_is_told_without_the_password():
     assert "hunter2" not in f"{shown_at} {database!r}"
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.booleans())
-def test_no_url_is_shown_with_its_password(password, as_parameter):
-    secret = f"hunter2{password}hunter2"
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1),
+    st.sampled_from(["", "@", "#", "@#", "#@"]),
+    st.booleans(),
+)
+def test_no_url_is_shown_with_its_password(password, sign, as_parameter):
+    secret = f"hunter2{password}{sign}hunter2"
     url = f"postgresql://erin:{secret}@h/db"
+    for other in ("https", "redis", "mongodb+srv", "sqlite"):
+        assert "hunter2" not in shown(f"{other}://erin:{secret}@h/db#model")
     if as_parameter:
         url = f"postgresql://erin@h/db?sslmode=disable&password={secret}&port=1"
     assert "hunter2" not in shown(url)

@@ -49,14 +49,15 @@ class Caught:
 def limit(seconds: float, memory_mb: float) -> None:
     """Limit the resources of this process. Raises OSError or ValueError if the system refuses."""
     cpu = int(seconds) + 2
-    limits = {"CPU": cpu, "FSIZE": 16 << 20, "NOFILE": 64, "CORE": 0}
+    limits = {"CPU": cpu + 1, "FSIZE": 16 << 20, "NOFILE": 64, "CORE": 0}
     if sys.platform != "darwin":  # macOS cannot limit the address space
         limits["AS"] = int(memory_mb * (1 << 20))
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (most, most))
+        # After the soft limit of CPU time comes SIGXCPU; after the hard limit, SIGKILL.
+        resource.setrlimit(kind, (min(most, cpu) if name == "CPU" else most, most))
     # If the parent dies, nothing else ends this process.
     signal.alarm(cpu)
 

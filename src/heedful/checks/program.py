@@ -17,7 +17,8 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -30,6 +31,9 @@ from heedful.loop.record import Finding, check_number
 
 _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
+# The kernel hides most signals from the first process of a namespace, so a shell is the first.
+_UNSHARE = "--user --map-current-user --net --pid --mount-proc --kill-child --fork -- sh -c".split()
+_FORGED = "the program ran with the tests and can forge their verdict"
 _VERDICT = 1 << 22
 """The most bytes of output that are read; the records of a run are much smaller."""
 
@@ -69,7 +73,11 @@ class PythonTests:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
             return [text, *(_not_run(step) for step in self.steps if step.test)]
-        return list(_findings(self, *await _run(self.request, strip_fence(text))))
+        found = list(_findings(self, *await _run(self.request, strip_fence(text))))
+        if found:  # said once
+            evidence = f"{found[0].evidence}\n{_FORGED}".lstrip()
+            found[0] = replace(found[0], evidence=evidence)
+        return found
 
 
 def python_tests(
@@ -86,8 +94,9 @@ def python_tests(
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
-    a temporary directory, its output is discarded, and it can import installed packages. This is no
-    sandbox: a hostile program can do what the user can.
+    a temporary directory, its output is discarded, and it can import installed packages. On Linux,
+    if user namespaces are allowed, it sees neither processes of others nor the network. This is no
+    sandbox: a hostile program can use the user's files, and forge the verdict.
 
     Raises InvalidInput for tests that do not parse or test nothing, UsageError on a system without
     POSIX limits. The check raises ChildProcessError if the process cannot be started or limited.
@@ -197,6 +206,19 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
     return tuple(sides)
 
 
+@cache
+def _isolation() -> tuple[str, ...]:
+    """Return a command that hides other processes and the network, () if the system has none."""
+    import shutil
+    import subprocess
+
+    found = shutil.which("unshare")
+    command = (found, *_UNSHARE, '"$@"; exit $?', "sh") if found else ()
+    if command and subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return ()  # the system refuses user namespaces, as many containers do
+    return command
+
+
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
     import asyncio
     import subprocess
@@ -211,6 +233,7 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             payload.write(marshal.dumps({**request, "nonce": nonce, "program": program}))
             payload.seek(0)
             process = await asyncio.create_subprocess_exec(
+                *await asyncio.to_thread(_isolation),
                 # Like -I, but with the seed of hashes, so that each run does the same.
                 *(sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD)),
                 stdin=payload,
@@ -307,7 +330,8 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
         during = f"while running `{running.source}`" if running else "before any test ran"
         key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
-        if code not in (None, -signal.SIGXCPU, -signal.SIGALRM):
+        ended = (signal.SIGXCPU, signal.SIGALRM)  # a shell adds 128 to the number of a signal
+        if code is not None and -code not in ended and code - 128 not in ended:
             key, what = "ended early", f"the process of the program ended {during}"
             fix = "return the result: do not end the process (os._exit), recurse without end, "
             fix += "close or write to files of others, or use more than "

@@ -217,7 +217,9 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
-    document |= {"model": job.settings.model, **_sums(rows), "rows": rows, "report": job.page}
+    address, mark, model = job.settings.model.rpartition("#")
+    document |= {"model": f"{shown(address)}{mark}{model}", **_sums(rows)}
+    document |= {"rows": rows, "report": job.page}
     if failure is None or not call().json:
         answer(document, *(_describe(rows, job) if rows else ()))
     if failure is None:

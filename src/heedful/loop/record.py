@@ -19,6 +19,7 @@ from operator import add, attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.sanitize import sanitize
 
 # The largest score or threshold: up to here two floats can differ by a thousandth.
 LARGEST = 1e12
@@ -490,7 +491,8 @@ def feedback(
     The most severe errors come first, and equal lines appear once. Long texts are shortened, so
     that the result has at most `MOST` characters. Every failed check and every unmet goal has a
     line, even if many of them make the result longer. Other findings of these checks and warnings
-    are counted if they do not fit. Without any line, the result is "".
+    are counted if they do not fit. Tokens that begin or end a chat
+    turn, tags such as `<system>` and images are made harmless. Without any line, it is "".
     """
     failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):
@@ -514,7 +516,7 @@ def feedback(
         rest -= len(line)
     kept = [clean(line, most) for line in lines if line in shown]
     more = [f"- and {len(lines) - len(shown)} more."] * (len(lines) > len(shown))
-    return "\n".join([head, *kept, *more]) + tail
+    return sanitize("\n".join([head, *kept, *more]) + tail)
 
 
 def _finding(finding: Finding) -> str:

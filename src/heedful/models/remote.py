@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack, cast
+from urllib.parse import quote
 
 from heedful.errors import (
     InvalidInput,
@@ -72,11 +73,15 @@ class Remote:
         self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in PROVIDERS:
-            self._url, _, model = name.partition("#")
-            host = r"(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?"
-            usable = re.fullmatch(rf"https?://([^\s/@]+@)?{host}(/\S*)?", self._url)
+            address, _, model = name.rpartition("#") if "#" in name else (name, "", "")
+            host = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
+            place = rf"({host}(?:/[^\s?]*)?)(\?\S*)?"
+            usable = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?{place}", address)
             if not usable:
-                raise InvalidInput("url", self._url, "an address as in http://127.0.0.1:8000/v1")
+                raise InvalidInput("url", address, "an address as in http://127.0.0.1:8000/v1")
+            scheme, login, place, query = usable.groups("")
+            login = f"{quote(login, ':%')}@" if login else ""
+            self._url, name = f"{scheme}{login}{place}{query}", f"{scheme}{place}#{model}"
         if not model:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
         self.name: str = name

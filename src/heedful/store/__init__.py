@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from heedful.errors import InvalidInput, PackageMissing, UnknownName
+from heedful.redact import redact
 
 if TYPE_CHECKING:  # records are imported without asyncio
     from heedful.store.store import Store
@@ -55,8 +56,8 @@ def shown(url: str) -> str:
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'
     """
-    if not url.startswith(POSTGRES):
-        return url
+    if "://" not in url:
+        return redact(url)
     scheme, _, rest = url.partition("://")
     authority, _, query = rest.partition("?")
     if "@" in query:  # the password contains a "?" and may begin anywhere before it
@@ -64,4 +65,4 @@ def shown(url: str) -> str:
     user, at, host = authority.rpartition("@")
     public = [part for part in query.split("&") if part.split("=")[0] in ("host", "port", "dbname")]
     tail = f"?{'&'.join(public)}" if public else ""
-    return f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}"
+    return redact(f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}")  # a user may be a token

@@ -20,7 +20,6 @@ from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
-from heedful.sanitize import sanitize
 from heedful.store import loops
 from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
@@ -219,15 +218,14 @@ def stage_feedback(
     """Return the feedback for the next attempt: findings, unmet goals, `lessons`, and what to do.
 
     The feedback has at most `heedful.loop.record.MOST` characters. The first item of `lessons` is a
-    heading; lessons that do not fit are left out. Tokens that begin or end a chat turn are
-    replaced.
+    heading; lessons that do not fit are left out.
     """
     head, kept = HEAD.format(stage), ""
     for line in lessons:
         if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
             kept += f"\n{line}"
     tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
-    return sanitize(record.feedback(evaluation, goals, head, tail))
+    return record.feedback(evaluation, goals, head, tail)
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
