@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Loop, Usage, check_integer
+from heedful.loop.record import Loop, check_integer
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 
@@ -87,7 +87,6 @@ class Episode:
     id: str = ""
     session: str = ""
     tools: tuple[str, ...] = ()
-    usage: Usage = NOTHING
     omitted: int = 0
     source: str = ""
 
@@ -99,9 +98,9 @@ class Episode:
     def digest(self) -> str:
         """The SHA-256 in hex of all fields except `source`; equal runs have the same digest."""
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
-        fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)
-        parts = [*head, fault, usage, *zip(map(_EVENT, self.events), times, strict=True)]
+        fault = self.fault and astuple(self.fault)
+        parts = [*head, fault, *zip(map(_EVENT, self.events), times, strict=True)]
         text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -164,7 +163,7 @@ def episode_of(
     stop = done.stopped_by[0] if done and done.stopped_by else None
     fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
     texts = (redact(task), redact(goal))
-    return Episode(tuple(events), outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
+    return Episode(tuple(events), outcome, *texts, fault, loop.id, source=LOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,6 @@ class Gathering:
         id: str = "",
         session: str = "",
         tools: Iterable[str] = (),
-        usage: Usage = NOTHING,
         omitted: int = 0,
         by_time: bool = False,
     ) -> Episode:
@@ -243,7 +241,7 @@ class Gathering:
         ids, names = (safe_id(id), safe_id(session)), tuple(dict.fromkeys(map(_name, tools)))
         left = omitted + self.count - len(kept)
         ended = outcome or "partial"
-        return Episode(tuple(events), ended, *texts, fault, *ids, names, usage, left, self._source)
+        return Episode(tuple(events), ended, *texts, fault, *ids, names, left, self._source)
 
 
 def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.loop.record import NOTHING, Usage
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
 from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
@@ -205,17 +204,12 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     roots = [step for step in begun if step.parent not in trace]
     errors = [step.error for step in roots if step.error]
     steps = [step for step in begun if step.kind]
-    models = [step for step in steps if step.kind == "model"]
-    counted = models or steps[:1]  # the agent, if no model is recorded
-    spent = (Usage(int(step.kind == "model"), *step.tokens, step.cost) for step in counted)
-    times = [at for at, *_ in moments if at] or [0]
     return log.gathering.episode(
         outcome="success" if roots and all(step.status == "ok" for step in roots) else None,
         fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
         id=id,
         session=next((step.session for step in steps if step.session), ""),
         tools=(name for step in steps for name in step.tools),
-        usage=sum(spent, NOTHING).lasting((max(times) - min(times)) / 1e9),
     )
 
 
