@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.loop.record import Usage
 from heedful.traces import reading as traces
 from heedful.traces import write
 from heedful.traces.episode import ENDED, Episode, Event, Fault
@@ -94,7 +93,7 @@ FAULT, TOOLS = st.builds(Fault, TEXT, TEXT, TEXT), st.lists(TEXT, max_size=3, un
 COUNT = st.integers(0, 9)
 EPISODE = st.builds(
     *(Episode, EVENTS, st.sampled_from(ENDED), TEXT, TEXT, st.none() | FAULT, TEXT, TEXT),
-    *(TOOLS.map(tuple), st.builds(Usage, COUNT, COUNT, COUNT, st.floats(0, 9)), COUNT),
+    *(TOOLS.map(tuple), COUNT),
     st.sampled_from(["", "loop", "otlp"]),
 )
 

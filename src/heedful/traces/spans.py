@@ -56,7 +56,9 @@ class SpanReader(EpisodeReader):
         return []
 
     def _kept(self, step: Step, event: Event) -> Event:
-        event = episode.bounded_event(event, self._limits.content)
+        most = self._limits.content
+        if len(repr(event)) > most:  # the texts of all spans are kept until the end
+            event = episode.clean_event(event, most)
         key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
@@ -244,14 +246,11 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
     refused: Counter[str] = Counter()
     for span in spans:
         trace, id, parent = span.trace.lower(), span.id.lower(), span.parent.lower()
-        if span.long:
-            refused[f"they have more than {LONGEST} bytes"] += 1
-            continue
-        if not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
+        if not span.long and not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
         record = _record(span)
-        if len(record) > LONGEST:
+        if span.long or len(record) > LONGEST:
             refused[f"they have more than {LONGEST} bytes"] += 1
             continue
         parent = parent if _SPAN.fullmatch(parent) else ""
