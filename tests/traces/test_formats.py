@@ -52,12 +52,12 @@ def test_chats_have_an_id_an_outcome_and_tools_where_they_say_so():
     assert only(chat | {"outcome": "great"}).outcome == "partial"
 
 
-def test_the_old_and_the_rare_of_chats():
+def test_the_rare_of_chats():
     call = {"name": "look", "arguments": "not { JSON"}
     messages: list[Data] = [
         {"role": "developer", "content": "Be brief."},
-        {"role": "assistant", "content": None, "function_call": call, "name": "scout"},
-        {"role": "function", "name": "look", "content": "a wall"},
+        {"role": "assistant", "name": "scout", "tool_calls": [{"function": call}]},
+        {"role": "tool", "name": "look", "content": "a wall"},
         {"role": "assistant", "reasoning_content": "Hm.", "refusal": "I will not.", "content": ""},
         {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "sql", "input": "x"}}]},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]},

@@ -222,7 +222,7 @@ def propose(
         pairs = near_vectors([vectors[at] for at in order], SAME)
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
-    for a, b, _ in pairs:
+    for a, b in pairs:
         one, other = lessons[a], lessons[b]
         if not chosen & {one.id, other.id}:
             continue

@@ -229,7 +229,7 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
     name = text_field(message, "name")
-    if role in ("tool", "function") and "parts" not in message:
+    if role == "tool" and "parts" not in message:
         call = text_field(message, "tool_call_id")
         result = {"type": "tool_result", "id": call, "name": name, "content": content}
         return message_events(role, [result], names)
@@ -238,10 +238,7 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
         *([{"text": content}] if isinstance(content, str) else objects(content, "content")),
         {"type": "refusal", "refusal": text_field(message, "refusal")},
     ]
-    calls = [*objects(message.get("tool_calls"), "tool_calls")]
-    if message.get("function_call") is not None:
-        calls.append({"function": message["function_call"]})
-    for asked in calls:
+    for asked in objects(message.get("tool_calls"), "tool_calls"):
         function = asked.get("function") or asked.get("custom")
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
