@@ -190,7 +190,7 @@ async def merged_by_cosine(
 ) -> heedful.Dream:
     """The baseline: merge every lesson into an earlier one with a cosine of 0.85."""
     near: dict[int, list[int]] = defaultdict(list)
-    for a, b, _ in near_vectors([vector for _, vector in places], 0.85):
+    for a, b in near_vectors([vector for _, vector in places], 0.85):
         near[a].append(b)
     gone: set[int] = set()
     proposals = []

@@ -12,7 +12,6 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.trust import (
     HELD,
-    RAISING,
     initial_state,
     lowest_trust,
     source_trust,
@@ -20,12 +19,6 @@ from heedful.lessons.trust import (
 )
 
 trusts = st.sampled_from(ORDER)
-
-
-def test_each_is_trusted_more_than_the_next():
-    assert ORDER == ("operator", "measured", "model", "tool", "external")
-    assert {*RAISING} == {*ORDER[:2]}
-    assert [initial_state(trust) for trust in ORDER[2:]] == ["candidate", *["quarantined"] * 2]
 
 
 @given(st.lists(trusts, min_size=1), st.lists(trusts))

@@ -268,19 +268,3 @@ async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     assert (by, subject) == ("ann", "2 lessons")
     names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
     assert {one["lesson"] for one in json.loads(record)["removed"]} == names
-
-
-async def test_so_many_are_kept_the_most_useful(store, clock):
-    memory = Memory(store)
-    for n in range(9):
-        await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
-        clock.now += DAY
-    found = await memory.prune(by="ann", unused_for=6.5 * DAY, keep=4)
-    assert [(one["text"], one["why"]) for one in found] == [
-        ("error a", "not used for 9 days"),
-        ("error b", "not used for 8 days"),
-        ("error c", "not used for 7 days"),
-        ("error e", "the least useful beyond 4"),
-        ("error f", "the least useful beyond 4"),
-    ]
-    assert await memory.prune(by="ann", keep=4) == []

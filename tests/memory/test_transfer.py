@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
-from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
-from heedful.lessons.signature import signature
+from heedful.lessons.lesson import ORDER, Example, Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, transfer
 from heedful.store.sqlite import in_file
@@ -152,19 +151,6 @@ def test_any_memory_comes_back_as_it_was(steps):
     do(scenario())
 
 
-async def test_in_either_order_two_memories_come_together_alike():
-    one, two, three = fresh(), fresh(), fresh()
-    for memory, words in ((one, "ash birch"), (two, "birch elm elm")):
-        for word in words.split():
-            await memory.remember("E", word)
-    first, second = await exported(one), await exported(two)
-    for memory, files in ((one, [second]), (two, [first]), (three, [second, first, second])):
-        for data in files:
-            await moved(data, memory)
-        found = {known["text"]: known["seen"] for known in await memory.top(9)}
-        assert found == {"ash": 1, "birch": 1, "elm": 2}
-
-
 def refused(data: bytes) -> ExportFileError:
     """The error of an import that nothing may be left of."""
 
@@ -263,13 +249,6 @@ async def test_a_file_is_complete_its_owners_and_never_overwritten(tmp_path):
         await memory.export(tmp_path / "y")
     assert path.read_bytes() == before
     assert {one.name for one in tmp_path.iterdir()} == {"lessons.jsonl"}
-
-
-async def test_a_number_that_json_has_no_word_for_is_no_number():
-    one = Reflection("error", signature("E", "it"), "E", "it", "it", meta={"q": float("nan")})
-    memory = fresh()
-    await memory.store.write(memory.scope, exposures.remember, [one])
-    assert [one["meta"] for one in records(await exported(memory))[1:]] == [{"q": None}]
 
 
 async def test_an_import_that_stopped_in_the_middle_is_completed():

@@ -104,10 +104,10 @@ async def test_an_episode_is_handed_over_whole(place, client):
         Event("tool_response", tool="find", call="c1", error="no order", code="404", id="e3"),
         Event("llm_response", "There is no such order.", meta={"part": "text"}, at=0.0, id="e4"),
     )
-    fault, usage = Fault("timeout_error", "60 s", "find"), heedful.Usage(2, 300, 40, 0.01, 3.5)
+    fault = Fault("timeout_error", "60 s", "find")
     texts: Any = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
     tools = ("find", "refund")
-    episode = heedful.Episode(events, **texts, fault=fault, tools=tools, usage=usage, omitted=3)
+    episode = heedful.Episode(events, **texts, fault=fault, tools=tools, omitted=3)
     first = await client.reflect(episode)
     assert (first["state"], first["digest"]) == ("waiting", episode.digest)
     [kept] = (await client.call("GET", "episodes", state="waiting"))["items"]

@@ -65,14 +65,12 @@ def claude() -> list[Data]:
     def entry(kind: str, content: Any, **more: Any) -> Data:
         return {"type": kind, "message": {"role": kind, "content": content, **more}}
 
-    usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 7}
     entries: list[Data] = [{"type": "system", "subtype": "informational", "content": SYSTEM}]
     entries.append(entry("user", QUESTION))
     for place, (call, tool, arguments, result, error) in enumerate(STEPS):
         blocks: list[Data] = [] if place else [{"type": "text", "text": THOUGHT}]
         blocks.append({"type": "tool_use", "id": call, "name": tool, "input": arguments})
-        made = {"id": f"msg_{place}", "usage": usage}
-        entries += [entry("assistant", [block], **made) for block in blocks]
+        entries += [entry("assistant", [block], id=f"msg_{place}") for block in blocks]
         content: Any = [{"type": "text", "text": result}] if place else error
         given = {"type": "tool_result", "tool_use_id": call, "content": content}
         entries.append(entry("user", [given | ({"is_error": True} if error else {})]))
@@ -175,8 +173,6 @@ def genai(as_json: bool = True) -> list[Data]:
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": json.dumps(asked) if as_json else asked,
             "gen_ai.output.messages": json.dumps(said) if as_json else said,
-            "gen_ai.usage.input_tokens": 10,
-            "gen_ai.usage.output_tokens": 7,
         }
 
     def use(call: str, tool: str, arguments: Data, result: str, error: str) -> Data:
@@ -220,9 +216,6 @@ def openinference() -> list[Data]:
             "openinference.span.kind": "LLM",
             **flat("llm.input_messages", before),
             **flat("llm.output_messages", [answer]),
-            "llm.token_count.prompt": 10,
-            "llm.token_count.completion": 7,
-            "llm.cost.total": 0.25,
             "llm.tools.0.tool.json_schema": json.dumps(schema),
         }
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.loop.record import Usage
 from heedful.traces import reading as traces
 from heedful.traces import write
 from heedful.traces.episode import ENDED, Episode, Event, Fault
@@ -58,7 +57,6 @@ def test_spans_in_any_order_are_the_same_episode(spans, seed):
 def test_what_spans_say_beside_the_steps(name):
     episode, start = only(FILES[name]), 1_769_860_801.0
     assert (episode.session, episode.source) == ("conversation-1", "otlp")
-    assert episode.usage == Usage(3, 30, 21, seconds=11)
     assert [event.agent for event in episode.events] == ["", "", *6 * ["clerk"]]
     failed = episode.events[4]
     assert (failed.error, failed.code, failed.content) == ("no order A17", "LookupError", "")
@@ -68,11 +66,10 @@ def test_what_spans_say_beside_the_steps(name):
 
 def test_what_sessions_and_openinference_say_beside_the_steps():
     episode = only(FILES["openinference protobuf"])
-    assert (episode.usage.cost, episode.tools) == (0.75, ("find_order",))
+    assert episode.tools == ("find_order",)
     episode = only(FILES["claude"])
     names = (episode.id, episode.session, episode.source)
     assert names == ("session-1", "session-1", "claude-code")
-    assert episode.usage == Usage(2, 30, 14)
     assert [event.id for event in episode.events][:2] == ["uuid-0", "uuid-1"]
     assert episode.events[0].at == 1_769_860_800.5
     assert episode.events[4].error == "no order A17"
@@ -96,7 +93,7 @@ FAULT, TOOLS = st.builds(Fault, TEXT, TEXT, TEXT), st.lists(TEXT, max_size=3, un
 COUNT = st.integers(0, 9)
 EPISODE = st.builds(
     *(Episode, EVENTS, st.sampled_from(ENDED), TEXT, TEXT, st.none() | FAULT, TEXT, TEXT),
-    *(TOOLS.map(tuple), st.builds(Usage, COUNT, COUNT, COUNT, st.floats(0, 9)), COUNT),
+    *(TOOLS.map(tuple), COUNT),
     st.sampled_from(["", "loop", "otlp"]),
 )
 

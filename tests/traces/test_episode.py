@@ -19,9 +19,7 @@ from heedful.traces.episode import Episode, Event, Fault
 EVENT = Event(
     "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}
 )
-EPISODE = Episode(
-    (EVENT,), "error", "t", "g", Fault("c", "m", "x"), "i", "s", ("t",), Usage(1), 3, "chat"
-)
+EPISODE = Episode((EVENT,), "error", "t", "g", Fault("c", "m", "x"), "i", "s", ("t",), 3, "chat")
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
@@ -30,7 +28,7 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 
 def test_a_digest_covers_everything_but_the_source():
     changed: dict[str, Any] = {"outcome": "failure", "task": "u", "goal": "h", "id": "j"}
-    changed |= {"events": (), "fault": None, "tools": (), "usage": Usage(2), "omitted": 4}
+    changed |= {"events": (), "fault": None, "tools": (), "omitted": 4}
     changed |= {"session": "r"}
     assert {part.name for part in fields(Episode)} == {*changed, "source"}
     others = [replace(EPISODE, **{name: value}) for name, value in changed.items()]
@@ -44,9 +42,7 @@ def test_a_digest_covers_everything_but_the_source():
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
     same = replace(EVENT, arguments={"a": [2], "b": 1})
     assert replace(EPISODE, source="otlp", events=(same,)).digest == EPISODE.digest
-    timed = [
-        replace(EPISODE, events=(replace(EVENT, at=at),), usage=Usage(cost=at)) for at in (2, 2.0)
-    ]
+    timed = [replace(EPISODE, events=(replace(EVENT, at=at),)) for at in (2, 2.0)]
     assert timed[0].digest == timed[1].digest
 
 
@@ -83,7 +79,7 @@ def test_a_loop_is_its_attempts_and_what_was_wrong_with_them():
         Event("llm_response", "key [redacted: aws_key]", id="attempt 2"),
     )
     assert (episode.task, episode.goal) == ("Be brief, [redacted: aws_key].", "5 words")
-    assert (episode.outcome, episode.fault, episode.usage.calls) == ("success", None, 2)
+    assert (episode.outcome, episode.fault) == ("success", None)
     assert (episode.id, episode.source) == ("loop_1", "loop")
 
 

@@ -17,9 +17,8 @@ from typing import Any, Literal
 from zlib import crc32
 
 from heedful.lessons.lesson import Trust
-from heedful.lessons.patterns import is_assertion
 from heedful.lessons.ranking import near_vectors
-from heedful.lessons.signature import failure_of, signature
+from heedful.lessons.signature import failure_of
 from heedful.lessons.trust import HELD
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
@@ -42,12 +41,6 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
 # another phrase. In scripts without spaces, two characters are three words.
 _SPAN = 2
 _DENSE = 6
-
-
-@lru_cache(CACHED)
-def has_assertion(error_type: str, text: str) -> bool:
-    """Return True if a lesson is about a failed `assert`; such lessons are never merged."""
-    return is_assertion(error_type, signature(error_type, text).pattern)
 
 
 @lru_cache(CACHED)
@@ -123,8 +116,6 @@ VETOES: Mapping[str, str] = {
     "trust": "one is trusted more than the other",
     "held": "part of one waits in quarantine",
     "apart": "one is kept apart",
-    "pinned": "both are pinned",
-    "assertion": "assertions are never merged",
     "digits": "their numbers differ",
     "negation": "one negates what the other says",
     "names": "they are about other names",
@@ -231,7 +222,7 @@ def propose(
         pairs = near_vectors([vectors[at] for at in order], SAME)
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
-    for a, b, _ in pairs:
+    for a, b in pairs:
         one, other = lessons[a], lessons[b]
         if not chosen & {one.id, other.id}:
             continue
@@ -286,10 +277,6 @@ def veto(one: Lesson, other: Lesson) -> str:
         return "held"
     if one.apart or other.apart:
         return "apart"
-    if one.pinned and other.pinned:
-        return "pinned"
-    if has_assertion(one.error_type, one.text) or has_assertion(other.error_type, other.text):
-        return "assertion"
     return first_difference(one.text, other.text)
 
 

@@ -164,19 +164,15 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
     return -round(fit * worth(match, now), 6), not match.verified, -match.seen, -match.id
 
 
-def near_vectors(
-    vectors: Sequence[Sequence[float]], least: float
-) -> Iterator[tuple[int, int, float]]:
-    """Yield (first, second, cosine) for each pair of vectors with a cosine of at least `least`."""
+def near_vectors(vectors: Sequence[Sequence[float]], least: float) -> Iterator[tuple[int, int]]:
+    """Yield the places of each pair of vectors with a cosine of at least `least`."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
     step = max(1, PART // max(1, len(matrix)))
     for start in range(0, len(matrix), step):
-        likeness = matrix[start : start + step] @ matrix[start:].T
-        rows, columns = np.nonzero(np.triu(likeness, k=1) >= least)
-        for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
-            yield start + a, start + b, float(likeness[a, b])
+        likeness = np.triu(matrix[start : start + step] @ matrix[start:].T, k=1)
+        yield from ((start + a, start + b) for a, b in np.argwhere(likeness >= least).tolist())
 
 
 def choose(

@@ -309,12 +309,8 @@ def _said(event: Event) -> str:
     return "\n".join(filter(None, (*names, bare, event_text(event))))
 
 
-def _spaced(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
 def _plain(text: str) -> str:
-    return _spaced(sanitize(text)).replace("’", "'")
+    return " ".join(sanitize(text).casefold().split()).replace("’", "'")
 
 
 def _value(number: str) -> float:
@@ -378,8 +374,8 @@ def by_rules(study: Study) -> Draft:
     rules.pop("", None)
     places = [at for each in claims for at in each.events]
     if fault is not None:  # its words are of unknown origin, unless an event has them
-        known = _spaced("\n".join(map(_said, study.episode.events)))
-        words = (_spaced(clean(fault.category, ARGUMENT)), _spaced(clean(fault.message, QUOTED)))
+        known = _plain("\n".join(map(_said, study.episode.events)))
+        words = (_plain(clean(fault.category, ARGUMENT)), _plain(clean(fault.message, QUOTED)))
         places.append(len(study.episode.events) - all(word in known for word in words))
     tags = (study.episode.outcome, reason.kind if reason else "", clean(study.tool, ARGUMENT))
     return Draft(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound
@@ -18,6 +18,7 @@ from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor
 from heedful.lessons.ranking import rank
+from heedful.loop.codec import from_document
 from heedful.loop.record import check_integer
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
@@ -71,10 +72,7 @@ class Dream:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Dream:
         """Return the dream that plain data describes."""
-        proposals = tuple(
-            Proposal(**{**one, "members": tuple(one["members"])}) for one in plain["proposals"]
-        )
-        return cls(**{**plain, "proposals": proposals})
+        return from_document(cls, plain)
 
 
 class Dreams:
@@ -142,7 +140,7 @@ async def consolidate(
     listed = {n for one in proposals for n in (*one.members, one.survivor)}
     texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
     report |= {"id": id, "by": by, "at": now, "texts": texts}
-    return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
+    return Dream(**report, proposals=tuple(proposals))
 
 
 async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:

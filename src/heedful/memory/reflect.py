@@ -32,7 +32,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
-from heedful.loop.decide import Verdict
+from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share, clean
 from heedful.memory import draft as drafts
 from heedful.memory.draft import PROMPTS, RULES, Claim, Draft, Score, Study
@@ -43,8 +43,7 @@ from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Db, Store
-from heedful.traces.episode import LOOP, Episode, Limits
-from heedful.traces.episode import episode_of as of_loop
+from heedful.traces.episode import LOOP, Ended, Episode, Event, Fault, Limits
 from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
@@ -134,16 +133,39 @@ def episode_of(
     """Return a finished loop as an episode: each attempt is an llm_response, then its findings.
 
     For a stored loop, `task` and `verdict` are by default its own task and last verdict. An error
-    becomes an error_event with its check as the code, any other finding a system_event. The outcome
-    is success if the verdict passed (without a verdict: if the last evaluation passes), partial if
-    the loop was cancelled or has not ended, else failure. Secrets are redacted.
+    becomes an error_event with its message, its check as the code and its fix as the content; any
+    other finding becomes a system_event. The outcome is success if the verdict passed (without a
+    verdict: if the last evaluation passes), partial if the loop was cancelled or has not ended,
+    else failure. Secrets are redacted.
     """
     if isinstance(loop, StoredLoop):
         verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
         known = loop.head.task
         task = task or (known if isinstance(known, str) else json.dumps(known, ensure_ascii=False))
         loop = loop.loop
-    return of_loop(loop, task, verdict, goal)
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    done = verdict if isinstance(verdict, Done) else None
+    outcome: Ended = "failure"
+    if done.passed if done else last is not None and last.passes(loop.goals):
+        outcome = "success"
+    elif loop.cancelled or isinstance(verdict, Again):
+        outcome = "partial"
+    events: list[Event] = []
+    for attempt in loop.attempts:
+        name = f"attempt {attempt.number}"
+        events.append(Event("llm_response", redact(attempt.candidate.text or ""), id=name))
+        findings = attempt.evaluation.findings if attempt.evaluation else ()
+        for place, finding in enumerate(findings, 1):
+            message, fix, wrong = redact(finding.message), redact(finding.fix), ""
+            type, said = "system_event", f"{message} {fix}".strip()
+            if finding.level == "error":
+                type, said, wrong = "error_event", fix, message
+            id = f"{name}, finding {place}"
+            events.append(Event(type, said, error=wrong, code=finding.check, id=id))
+    stop = done.stopped_by[0] if done and done.stopped_by else None
+    fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
+    texts = (redact(task), redact(goal))
+    return Episode(tuple(events), outcome, *texts, fault, loop.id, source=LOOP)
 
 
 async def reflect(

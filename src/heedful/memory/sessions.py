@@ -69,8 +69,8 @@ _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 class Mistake:
     """An error in a session, and what put it right.
 
-    `call` is the action that failed, in words, and `error` the line that names the error. The first
-    error of a call has the `others`. `vain` are the actions that were tried without effect. `mends`
+    `call` is the action that failed, in words, and `error` the line that names the error. Each
+    error of a call is a mistake. `vain` are the actions that were tried without effect. `mends`
     are the edits, or the other call, that put it right, whole; empty if nothing did. `steps` is how
     many actions it took. `work` is true if edits put it right: such a failure is often part of the
     work. `end` is the position of the last event.
@@ -78,7 +78,6 @@ class Mistake:
 
     call: str
     error: str
-    others: tuple[str, ...]
     vain: tuple[str, ...]
     mends: tuple[str, ...]
     steps: int
@@ -91,9 +90,9 @@ class Mistake:
         said = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             said.append(f"Tried in vain: {'; '.join(self.vain)}.")
-        if self.others:
-            said.append(f"It failed also with {', '.join(f'“{one}”' for one in self.others)}.")
-        return "\n".join([*said, *([MENDED, *self.mends] if self.mends else ())])
+        if self.mends:
+            said += MENDED, *self.mends
+        return "\n".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +201,12 @@ class _Session:
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
         for at in self.failed:
-            errors = self._errors(at)
-            for error in errors:
+            for error in self._errors(at):
                 if (mark := signature("", error).digest) not in known:
                     known.add(mark)
-                    yield self._mistake(at, error, errors)
+                    yield self._mistake(at, error)
 
-    def _mistake(self, at: int, error: str, errors: Sequence[str]) -> Mistake:
+    def _mistake(self, at: int, error: str) -> Mistake:
         again = (n for n in self.good if n > at and self.texts[n] == self.texts[at])
         until = next(again, at)
         edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
@@ -223,7 +221,6 @@ class _Session:
         return Mistake(
             redact(self.texts[at]),
             error,
-            tuple(errors[1:]) if error == errors[0] else (),
             tuple(map(redact, vain[-VAIN:])),
             tuple(map(redact, mends)),
             sum(at < n <= until for n in self.steps),

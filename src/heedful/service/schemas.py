@@ -265,7 +265,6 @@ class NewEpisode(Body):
     id: Short = ""
     session: Short = ""
     tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
-    usage: _Usage = record.NOTHING
     omitted: _Count = 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
@@ -15,8 +15,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Loop, Usage, check_integer
+from heedful.loop.record import check_integer
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 
@@ -87,7 +86,6 @@ class Episode:
     id: str = ""
     session: str = ""
     tools: tuple[str, ...] = ()
-    usage: Usage = NOTHING
     omitted: int = 0
     source: str = ""
 
@@ -99,9 +97,9 @@ class Episode:
     def digest(self) -> str:
         """The SHA-256 in hex of all fields except `source`; equal runs have the same digest."""
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
-        fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)
-        parts = [*head, fault, usage, *zip(map(_EVENT, self.events), times, strict=True)]
+        fault = self.fault and astuple(self.fault)
+        parts = [*head, fault, *zip(map(_EVENT, self.events), times, strict=True)]
         text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -130,41 +128,6 @@ def json_data(value: Any) -> Any:
 def call_arguments(call: Event) -> Any:
     """Return the arguments of a call, or else its content; decode JSON text."""
     return json_data(call.content if call.arguments is None else call.arguments)
-
-
-def episode_of(
-    loop: Loop, task: str = "", verdict: Verdict | None = None, goal: str = ""
-) -> Episode:
-    """Return a loop as an episode: each attempt is an llm_response, followed by its findings.
-
-    An error becomes an error_event with its message, its check as the code and its fix as the
-    content. Any other finding becomes a system_event. The outcome is success if the verdict passed
-    or, without a verdict, if the last evaluation passes. The outcome is partial if the loop was
-    cancelled or is still open, else failure. Secrets are redacted.
-    """
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    done = verdict if isinstance(verdict, Done) else None
-    outcome: Ended = "failure"
-    if done.passed if done else last is not None and last.passes(loop.goals):
-        outcome = "success"
-    elif loop.cancelled or isinstance(verdict, Again):
-        outcome = "partial"
-    events: list[Event] = []
-    for attempt in loop.attempts:
-        name = f"attempt {attempt.number}"
-        events.append(Event("llm_response", redact(attempt.candidate.text or ""), id=name))
-        findings = attempt.evaluation.findings if attempt.evaluation else ()
-        for place, finding in enumerate(findings, 1):
-            message, fix, wrong = redact(finding.message), redact(finding.fix), ""
-            type, said = "system_event", f"{message} {fix}".strip()
-            if finding.level == "error":
-                type, said, wrong = "error_event", fix, message
-            id = f"{name}, finding {place}"
-            events.append(Event(type, said, error=wrong, code=finding.check, id=id))
-    stop = done.stopped_by[0] if done and done.stopped_by else None
-    fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
-    texts = (redact(task), redact(goal))
-    return Episode(tuple(events), outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +176,6 @@ class Gathering:
         id: str = "",
         session: str = "",
         tools: Iterable[str] = (),
-        usage: Usage = NOTHING,
         omitted: int = 0,
         by_time: bool = False,
     ) -> Episode:
@@ -226,7 +188,13 @@ class Gathering:
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
-        events = _with_unique_ids(kept)
+        events: list[Event] = []
+        taken: set[str] = set()
+        for place, event in kept:
+            own = event.id or f"e{place}"
+            own = f"{own}~{place}" if own in taken else own
+            taken.add(own)
+            events.append(replace(event, id=own))
         if by_time:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
@@ -243,28 +211,7 @@ class Gathering:
         ids, names = (safe_id(id), safe_id(session)), tuple(dict.fromkeys(map(_name, tools)))
         left = omitted + self.count - len(kept)
         ended = outcome or "partial"
-        return Episode(tuple(events), ended, *texts, fault, *ids, names, usage, left, self._source)
-
-
-def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
-    events: list[Event] = []
-    taken: set[str] = set()
-    copies: Counter[str] = Counter()
-    for place, event in kept:
-        id = own = event.id or f"e{place}"
-        while id in taken:
-            copies[own] += 1
-            id = f"{own}~{copies[own] + 1}"
-        taken.add(id)
-        events.append(event if id == event.id else replace(event, id=id))
-    return events
-
-
-def bounded_event(event: Event, most: int) -> Event:
-    """Return the event; if it has more than `most` characters, clean it with `clean_event`."""
-    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
-    large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
-    return clean_event(event, most) if large else event
+        return Episode(tuple(events), ended, *texts, fault, *ids, names, left, self._source)
 
 
 def clean_event(event: Event, most: int) -> Event:

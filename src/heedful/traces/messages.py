@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
-from heedful.loop.record import NOTHING, Usage
+from heedful.loop.record import check_integer
 from heedful.traces.episode import (
     ENDED,
     Episode,
@@ -174,13 +174,14 @@ class EpisodeReader:
         tools = [] if tools is None else tools
         if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
             raise InvalidInput("tools", tools, "a list of names")
+        omitted = 0 if given.get("omitted") is None else given["omitted"]
+        check_integer("omitted", omitted, 0)
         episode = gathering.episode(
             task=text_field(given, "task") if "task" in given else None,
             outcome=outcome,
             fault=_fault(first_of(given, "fault", "error")),
             tools=tools,
-            usage=_usage(given.get("usage")),
-            omitted=_count(given, "omitted"),
+            omitted=omitted,
             goal=text_field(given, "goal"),
             id=text_field(given, "id"),
             session=text_field(given, "session"),
@@ -190,12 +191,7 @@ class EpisodeReader:
     def finish(self) -> list[Episode]:
         """Return the other episodes, which are complete at the end of the file."""
         return [
-            session.gathering.episode(
-                id=id,
-                session=id,
-                usage=sum((Usage(1, *counts) for counts in session.tokens.values()), NOTHING),
-                by_time=True,
-            )
+            session.gathering.episode(id=id, session=id, by_time=True)
             for id, session in self._sessions.items()
             if session.gathering.count
         ]
@@ -233,7 +229,7 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
     name = text_field(message, "name")
-    if role in ("tool", "function") and "parts" not in message:
+    if role == "tool" and "parts" not in message:
         call = text_field(message, "tool_call_id")
         result = {"type": "tool_result", "id": call, "name": name, "content": content}
         return message_events(role, [result], names)
@@ -242,10 +238,7 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
         *([{"text": content}] if isinstance(content, str) else objects(content, "content")),
         {"type": "refusal", "refusal": text_field(message, "refusal")},
     ]
-    calls = [*objects(message.get("tool_calls"), "tool_calls")]
-    if message.get("function_call") is not None:
-        calls.append({"function": message["function_call"]})
-    for asked in calls:
+    for asked in objects(message.get("tool_calls"), "tool_calls"):
         function = asked.get("function") or asked.get("custom")
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
@@ -265,7 +258,6 @@ class _Session:
     gathering: Gathering
     names: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
-    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, message: Mapping[str, Any]) -> None:
         self.gathering.add(*chat_events(message, self.names))
@@ -362,14 +354,8 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     message = entry.get("message")
     if not isinstance(message, Mapping):
         raise InvalidInput("message", message, "an object with content")
-    role, usage = "system" if entry.get("isMeta") is True else kind, message.get("usage")
+    role = "system" if entry.get("isMeta") is True else kind
     events = chat_events({"role": role, "content": message.get("content")}, session.names)
-    if kind == "assistant" and isinstance(usage, Mapping):
-        # Each block of an answer is a separate entry with the usage of the whole answer.
-        id = text_field(message, "id") or text_field(entry, "uuid")
-        prompt = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        counts = sum(int(amount(usage, n)) for n in prompt), int(amount(usage, "output_tokens"))
-        session.tokens[id] = max(counts, session.tokens.get(id, (0, 0)))
     if entry.get("isApiErrorMessage") is True:
         return [Event("error_event", error=each.content, code="api_error") for each in events]
     return events
@@ -418,30 +404,6 @@ def _fault(value: Any) -> Fault | None:
     category = text_field(value, "error_category") or text_field(value, "category")
     message = text_field(value, "error_message") or text_field(value, "message")
     return Fault(category, message, text_of(value.get("context")))
-
-
-def _usage(value: Any) -> Usage:
-    if value is None:
-        return NOTHING
-    names = list(Usage.__dataclass_fields__)
-    if not isinstance(value, Mapping) or not value.keys() <= set(names):
-        raise InvalidInput("usage", value, f"an object of {', '.join(names)}")
-    counts = (_count(value, name) for name in names[:3])
-    return Usage(*counts, *(float(amount(value, name)) for name in names[3:]))
-
-
-def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return the number in the field `name`, or 0 if the field is absent. Raises InvalidInput."""
-    number = 0 if value.get(name) is None else value[name]
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
-        raise InvalidInput(name, number, "a number of at least 0")
-    return number
-
-
-def _count(value: Mapping[str, Any], name: str) -> int:
-    if not isinstance(number := amount(value, name), int):
-        raise InvalidInput(name, number, "a whole number")
-    return number
 
 
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:

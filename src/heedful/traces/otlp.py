@@ -37,12 +37,6 @@ KINDS: Mapping[str, tuple[Kind, Origin]] = {
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
-    "prompt": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    "completion": (
-        "gen_ai.usage.output_tokens",
-        "gen_ai.usage.completion_tokens",
-        "llm.token_count.completion",
-    ),
     "tool": ("gen_ai.tool.name", "tool.name"),
     "call": ("gen_ai.tool.call.id", "tool_call.id", "tool.id"),
     "arguments": ("gen_ai.tool.call.arguments", "gen_ai.retrieval.query.text", "input.value"),
@@ -199,11 +193,11 @@ def _value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Step:
-    """The step that a span records: its input and output events, its cost and its error.
+    """The step that a span records: its input and output events, and its error.
 
     `kind` is "model" for a call of a model, "tool" for a call of a tool, "around" for an agent or a
     chain around such calls, and "" for any other span. Times are in nanoseconds since 1970 (0 if
-    unknown). `tokens` are the tokens of the prompt and of the answer.
+    unknown).
     """
 
     id: str
@@ -218,8 +212,6 @@ class Step:
     agent: str = ""
     session: str = ""
     tools: Sequence[str] = ()
-    tokens: tuple[int, int] = (0, 0)
-    cost: float = 0.0
 
 
 def step_of(span: Span) -> Step:
@@ -236,9 +228,6 @@ def step_of(span: Span) -> Step:
     # The agent of a decorated function is named by its span alone.
     unnamed = span.name if str(held.get(OPENINFERENCE)).upper() == "AGENT" else ""
     step.agent, step.session = text_of(named["agent"]) or unnamed, text_of(named["session"])
-    step.tokens = _tokens(named["prompt"]), _tokens(named["completion"])
-    cost = held.get("llm.cost.total")
-    step.cost = cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0
     if kind == "tool":
         _add_tool(step, span, named)
     elif held.get(OPENINFERENCE):
@@ -269,10 +258,6 @@ def kind_of(held: Attributes) -> tuple[Kind, Origin]:
     if not isinstance(kind, str):
         return "", ""
     return KINDS.get(kind.upper() if inferred else kind, ("around", "external"))
-
-
-def _tokens(count: Any) -> int:
-    return int(count) if isinstance(count, int | float) and 0 <= count < 2**53 else 0
 
 
 def _error_of(span: Span) -> Error | None:

@@ -95,15 +95,13 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf."""
-    if CONTROLS.isdisjoint(file.peek(4_096)):
-        yield from _json(name, file, most)
-    else:
+    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
+
+    JSON has one value per line; if the first line is not JSON, the whole file is one value.
+    """
+    if not CONTROLS.isdisjoint(file.peek(4_096)):
         yield 0, _within(most, name, 0, file.read(most + 1))
-
-
-def _json(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one value per line; if the first line is not JSON, the whole file is one value."""
+        return
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.loop.record import NOTHING, Usage
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
 from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
@@ -57,7 +56,9 @@ class SpanReader(EpisodeReader):
         return []
 
     def _kept(self, step: Step, event: Event) -> Event:
-        event = episode.bounded_event(event, self._limits.content)
+        most = self._limits.content
+        if len(repr(event)) > most:  # the texts of all spans are kept until the end
+            event = episode.clean_event(event, most)
         key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
         return event if step.kind == "tool" else self._events.setdefault(key, event)
 
@@ -205,17 +206,12 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     roots = [step for step in begun if step.parent not in trace]
     errors = [step.error for step in roots if step.error]
     steps = [step for step in begun if step.kind]
-    models = [step for step in steps if step.kind == "model"]
-    counted = models or steps[:1]  # the agent, if no model is recorded
-    spent = (Usage(int(step.kind == "model"), *step.tokens, step.cost) for step in counted)
-    times = [at for at, *_ in moments if at] or [0]
     return log.gathering.episode(
         outcome="success" if roots and all(step.status == "ok" for step in roots) else None,
         fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
         id=id,
         session=next((step.session for step in steps if step.session), ""),
         tools=(name for step in steps for name in step.tools),
-        usage=sum(spent, NOTHING).lasting((max(times) - min(times)) / 1e9),
     )
 
 
@@ -250,14 +246,11 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
     refused: Counter[str] = Counter()
     for span in spans:
         trace, id, parent = span.trace.lower(), span.id.lower(), span.parent.lower()
-        if span.long:
-            refused[f"they have more than {LONGEST} bytes"] += 1
-            continue
-        if not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
+        if not span.long and not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
         record = _record(span)
-        if len(record) > LONGEST:
+        if span.long or len(record) > LONGEST:
             refused[f"they have more than {LONGEST} bytes"] += 1
             continue
         parent = parent if _SPAN.fullmatch(parent) else ""
