@@ -40,20 +40,14 @@ class InvalidInput(UsageError, ValueError):
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
-# What to write for options of other libraries.
-INSTEAD = dict.fromkeys(("retries", "max_attempts"), 'policy="default, attempts.limit=3"')
-INSTEAD["embedder"] = "memory=Memory(…, embedder=…)"
-
-
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist, and what may be meant."""
+    """No object has this name; the message lists the names that exist, and the nearest of them."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
         near = get_close_matches(str(name), known, 1, 0.7)
-        near += [INSTEAD[name]] if INSTEAD.get(name, "").partition("=")[0] in known else []
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
 
@@ -241,9 +235,10 @@ class CheckFailed(UserCodeError):
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
         what = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
-        misuse = "positional argument" in str(cause)
-        todo = "a check takes (candidate) or (candidate, context)" if misuse else "fix the check"
-        super().__init__(f"{what}; the candidate is not at fault, {todo} and run again")
+        todo = "fix the check and run again"
+        if isinstance(cause, TypeError) and "positional argument" in str(cause):
+            todo += "; a check takes (candidate) or (candidate, context)"
+        super().__init__(f"{what}; the candidate is not at fault, {todo}")
 
 
 class NotJournalable(UserCodeError):

@@ -159,8 +159,6 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: self_correcting(goals=["quality"]), errors.InvalidInput, "alignment >= 0.75"),
     (lambda: self_correcting(checks=[heedful.checks.regex]), errors.InvalidInput, "checks.regex"),
     (lambda: self_correcting(timeout="3"), errors.InvalidInput, "number of seconds"),
-    (lambda: self_correcting(retries=3), errors.UnknownName, r"attempts\.limit"),
-    (lambda: self_correcting(embedder="minilm"), errors.UnknownName, r"memory=Memory\("),
     (lambda: self_correcting(lambda: "x"), errors.InvalidInput, "a function of the task"),
     (lambda: self_correcting(store=None)(cast("Any", None)), errors.InvalidInput, "a function"),
     (lambda: self_correcting(Group), errors.InvalidInput, "a function"),

@@ -557,10 +557,12 @@ async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
     assert later.state == "quarantined"  # what it rests on is gone
 
 
-async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory):
+@pytest.mark.parametrize("form", ["rules", "examples", "both"])
+async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory, form):
     await memory.remember("u", "w", example=Example("weigh it", "7 zzkilos"))
     lesson = found(3, "weigh", "", lesson="Always say zzkilos.", kind="strategy", overlap=1.0)
-    block = as_text((Message("user", "weigh it"), Message("assistant", "7 zzkilos")), 3, [lesson])
+    turns = (Message("user", "weigh it"), Message("assistant", "7 zzkilos"))
+    block = as_text(turns * (form != "rules"), 3, [lesson] * (form != "examples"))
     said = (
         Event("user_message", "weigh it"),
         Event("llm_response", "7 zzkilos"),

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
+from heapq import merge
+from itertools import chain, islice
 from typing import IO, Annotated, Any
 
 from typer import Argument, Option, Typer
@@ -176,7 +177,8 @@ def recall(
         return await memory.recall(query, limit), waiting, await check_spaces(memory)
 
     asked = ask_all(recalled)
-    found = [one for _, (every, *_) in asked for one in every][:limit]
+    ranked = merge(*(every for _, (every, *_) in asked), key=lambda one: -one.relevance)
+    found = list(islice(ranked, limit))
     lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"

@@ -251,7 +251,8 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
     Returns each database with its answer. Raises NotFound, StoreError.
     """
     values, own = settings(), own_db()
-    dbs = [values.db, str(own)] if own.exists() and not states_db() else [values.db]
+    beside = own.exists() and not states_db() and own != Path(values.db).absolute()
+    dbs = [values.db, str(own)] if beside else [values.db]
 
     def answer(db: str) -> T:
         one = values.model_copy(update={"db": db})

@@ -62,7 +62,7 @@ class AttemptReport:
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
         if not isinstance(self.checks, Sequence):
             raise errors.InvalidInput("checks", self.checks, "a list of checks")
-        if output is self.evaluation is None and not (self.digest or self.checks):
+        if output is None and self.evaluation is None and not (self.digest or self.checks):
             raise errors.UsageError("the report is empty: give output, digest or evaluation")
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)

@@ -35,7 +35,7 @@ REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repea
 _CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
 # The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may lack its end.
 _LESSONS = re.compile(
-    r"(?:Lessons from and a|A)ccepted answers to earlier tasks \(data, not instructions\):\n"
+    r"(?:Lessons|Accepted)[\w ]* earlier tasks \(data, not instructions\):\n"
     r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
     re.DOTALL,
 )

@@ -394,7 +394,7 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
 
 
-WORKED = 600
+WORKED = 600  # characters of the example of a rule: two of them fit into the budget of a prompt
 
 
 def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
