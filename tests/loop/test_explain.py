@@ -76,6 +76,15 @@ attempt 1 -> stopped by unscored: no score for quality
 kept: nothing: no attempt was evaluated
 would have changed it: no single threshold or score: unscored stopped it""",
     ),
+    (
+        loop_of(X, X, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}),
+        Policy((Echo(4, across="scope"),)),
+        """\
+attempt 1: x -> again (echo overridden by ada)
+attempt 2: x -> stopped by echo: the same finding again: x in 5 attempts
+kept: attempt 1
+would have changed it: echo.times 6 instead of 4: again""",
+    ),
     (Loop("new"), support.NEVER, ""),
 ]
 

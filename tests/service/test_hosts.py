@@ -1,7 +1,7 @@
-"""Three hosts, one decision: a driver, a pipeline and a reporter over HTTP come to the same end."""
+"""The core, a driver, a pipeline and a reporter over HTTP decide the same."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -14,8 +14,10 @@ from heedful.drive.drive import Run
 from heedful.drive.report import override
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
-from heedful.loop.decide import Done, Policy
+from heedful.loop.decide import Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.record import Evaluation, Goal, Override
+from heedful.loop.replay import replay
+from heedful.loop.stop import MaxAttempts
 from heedful.pipeline import Pipeline
 from heedful.service.setup import Setup
 from heedful.store import loops
@@ -23,7 +25,6 @@ from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from tests.drive.test_agreement import bounded
 from tests.loop import support
 from tests.postgres import drop, fresh
 from tests.service.support import TENANT, Api
@@ -36,6 +37,12 @@ TEXTS.append(f"{TEXTS[-1]} and again")  # nearly the same
 tries = st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6)
 _numbers = count(1)
 Made = list[tuple[str, Evaluation]]
+
+
+def bounded(policy: Policy, most: int) -> Policy:
+    """With its budgets left out, whose seconds are real, and with an end."""
+    rules = [r for r in policy.rules if "budget" not in str(getattr(r, "name", ""))]
+    return replace(policy, rules=(*rules, MaxAttempts(most)))
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -134,6 +141,19 @@ def shape(stored: StoredLoop) -> dict[str, Any]:
     }
 
 
+def folded(stored: StoredLoop, policy: Policy) -> list[Verdict]:
+    """What the core decides after each attempt."""
+    fresh = tuple(replace(one, used=0) for one in stored.loop.overrides)
+    loop = replace(stored.loop, attempts=(), overrides=fresh)
+    verdicts = []
+    for attempt in stored.loop.attempts:
+        loop = loop.then(attempt)
+        verdicts.append(decide(loop, policy))
+        loop = consume_overrides(loop, verdicts[-1])
+    assert loop.overrides == stored.loop.overrides
+    return verdicts
+
+
 @settings(max_examples=25)
 @given(
     made=tries,
@@ -149,6 +169,9 @@ def test_the_three_hosts_come_to_the_same_end(api, made, goals, policy, lift):
         lift = None
     hosts = Hosts(api, made, goals or policy.goals, policy, lift)
     driven = api.run(hosts.driven())
+    assert folded(driven, policy) == list(driven.verdicts)
     assert shape(api.run(hosts.reported())) == shape(driven)
     if hosts.lift is None:
+        again = replay(driven.loop, policy)
+        assert (again.verdict, again.exact) == (driven.verdicts[-1], True)
         assert shape(api.run(hosts.piped())) == shape(driven)
