@@ -59,9 +59,6 @@ SPOKEN: dict[str, Any] = {
 }
 
 
-SAID = {"reflection": "The price was a guess.", "strategy": "Look the price up."}
-
-
 def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
@@ -87,42 +84,6 @@ def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
         assert made["source_event_ids"] == ["e2", "e3"]
     assert (made["error_category"], made["related_memory_ids"]) == ("timeout_error", ["m1"])
     assert list(made["metadata"].values()) == [outcome, TASK, 3, "s1"]
-
-
-def test_an_error_text_is_no_strategy(store):
-    trace = "Traceback (most recent call last):\n  f()\nOSError: no disk"
-    event = {"event_type": "error_event", "content": trace, "error": {"message": "no disk"}}
-    made = do(generate_reflection({**FAILED, "events": [event]}, store=store))
-    assert (made["strategy_text"], "no disk" in made["reflection_text"]) == (None, True)
-
-
-def test_a_known_failure_has_the_stored_words(store):
-    engine = compat.ReflectionEngine(store, model=lambda _: json.dumps(SAID))
-    first = do(engine.generate_reflection(FAILED))
-    do(engine.store_reflection(first, "t", "p"))
-    again = do(engine.generate_reflection({**FAILED, "session_id": "s2"}))
-    assert (again.reflection_text, again.strategy_text) == (first.reflection_text, SAID["strategy"])
-    assert do(engine.store_reflection(again, "t", "p"))["strategy_id"] == first.strategy_id
-    assert do(kept(store)) == 2
-
-
-def test_what_worked_is_kept_beside_a_rule_of_more_trust_and_replaces_it_once_released(store):
-    def call(table: str, **answer: Any) -> list[dict[str, Any]]:
-        sql = {"event_type": "tool_call", "content": f"select * from {table}", "tool_name": "sql"}
-        return [sql, {"event_type": "tool_response", "tool_name": "sql", **answer}]
-
-    failed = call("visits", content="", error={"message": 'relation "visits" does not exist'})
-    run = {**without("error", SPOKEN), "task_description": None, "task_goal": None}
-    rules = []
-    for id, events in enumerate((failed, failed + call("app.visits", content="3 rows"), failed)):
-        told = {**run, "session_id": f"s{id}", "outcome": "failure", "events": events}
-        made = do(generate_reflection(told, store=store))
-        stored = do(store_reflection(made, "t", "p", store=store))
-        rules.append(made["strategy_text"])
-        if id == 1:
-            ids = list(map(int, stored["release"].split()[3:-2]))
-            do(Memory(store, Scope("t", "p")).quarantine.release(ids, by="ada"))
-    assert ["app.visits" in rule for rule in rules] == [False, True, True]
 
 
 def test_a_success_without_anything_that_may_be_left_out(store):
@@ -163,17 +124,6 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
         assert found["reflection_id"] == made["reflection_id"]
         assert found["reflection_text"] == made["reflection_text"]
         assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
-
-
-def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(store):
-    context = without("error", {**FAILED, "outcome": "failure"})
-    made = do(generate_reflection(context, store=store, trust="operator"))
-    do(store_reflection(made, "t", "p", store=store))
-    for text in (TASK, None):
-        (found,) = do(query_reflections("t", "p", text, tags=["strategy"], store=store))
-        assert (found["reflection_id"], found["kind"]) == (made["strategy_id"], "strategy")
-        assert "strategy" in found["tags"]
-        assert found["importance"] == pytest.approx(made["importance"] * 1.1)
 
 
 def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):

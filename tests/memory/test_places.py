@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.lesson import Example
 from heedful.memory.memory import BATCH, Memory, Spaces
 from heedful.testing import FixedEmbedder
-from tests.store.support import python, rows
+from tests.store.support import rows
 
 pytestmark = pytest.mark.both
 
@@ -134,40 +133,21 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
     assert vectors(path) == []
 
 
-KILLED = """
-import asyncio, sys
-from heedful.memory.memory import Memory
-from heedful.store.sqlite import in_file
-from heedful.store.store import Store
-from heedful.testing import FixedEmbedder
-
-def told(done, total):
-    print(done, flush=True)
-    if done >= int(sys.argv[2]):
-        sys.stdin.readline()  # until it is killed
-
-asyncio.run(Memory(in_file(sys.argv[1]), embedder=FixedEmbedder()).reembed(told))
-"""
-
-
-@pytest.mark.sqlite
-def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
+def test_stopped_in_the_middle_it_goes_on_where_it_was(store, path):
     asyncio.run(learn(Memory(store), 3 * BATCH))
-    process = python(KILLED, path, BATCH)
-    assert process.stdout is not None
-    at = process.stdout.readline()
-    process.kill()
-    process.communicate()
-    assert at == f"{BATCH}\n"
-    assert process.returncode == -signal.SIGKILL
     asked: list[int] = []
 
-    class Counting(FixedEmbedder):
+    class Failing(FixedEmbedder):
         async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
             asked.append(len(texts))
+            if len(asked) == 2:
+                raise ModelUnavailable("gone")
             return await super().embed(texts)
 
-    memory = Memory(store, embedder=Counting())
+    memory = Memory(store, embedder=Failing())
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(memory.reembed())
+    assert len(vectors(path)) == BATCH
     assert asyncio.run(memory.reembed()) == 2 * BATCH
-    assert asked == [BATCH, BATCH]
+    assert asked == [BATCH] * 4
     assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
