@@ -70,7 +70,7 @@ class Plan:
 def plan(
     path: Path | None, model: str, *, full: bool = False, per_family: int = PER_FAMILY
 ) -> Plan:
-    """Read the tasks and choose. Raises TaskFileError."""
+    """Read the tasks and choose. Raises LineError."""
     path = path or examples_folder() / "house_rules" / "tasks.jsonl"
     chosen = in_turn(read_tasks(path), None if full else per_family)
     files = [path, *sorted(path.parent.glob("*.py"))]

@@ -83,18 +83,6 @@ class LineError(UsageError):
         super().__init__(f"{where}: {what}")
 
 
-class TaskFileError(LineError):
-    """A task file has a bad line."""
-
-
-class RecordFileError(LineError):
-    """A file of recorded loops has a bad line."""
-
-
-class ExportFileError(LineError):
-    """A file cannot be imported: it is damaged, or not of the expected kind."""
-
-
 class TraceFileError(LineError):
     """A file of traces is damaged or of an unknown format."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from heedful.cli.replay import NOT_PASSED, read_file
 from heedful.cli.tasks import read_tasks
-from heedful.errors import LineError, TaskFileError
+from heedful.errors import LineError
 from heedful.loop import policies
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
 
@@ -91,7 +91,7 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, what):
     line, said = BAD_TASKS[what]
     path = tmp_path / "t.jsonl"
     path.write_text(f"{GOOD}\n{line}\n", "utf-8")
-    with pytest.raises(TaskFileError, match=said) as caught:
+    with pytest.raises(LineError, match=said) as caught:
         read_tasks(path)
     assert (str(caught.value).startswith(f"{path}:3: "), caught.value.line) == (True, 3)
 
@@ -116,7 +116,7 @@ def test_a_bad_file_is_named(tmp_path, name):
     data, line, said = BAD_FILES[name]
     if data is not None:
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(TaskFileError, match=said) as caught:
+    with pytest.raises(LineError, match=said) as caught:
         read_tasks(tmp_path / name)
     assert caught.value.line == line
 

@@ -154,7 +154,7 @@ def test_a_table_of_postgresql(desk, bring, postgres):
     assert (held["lesson"], held["tags"], held["trust"]) == ("Index the JOIN", ["sql"], "external")
     for change in ("revoke select on memories from heedful", "drop table memories"):
         server.rows(postgres.superuser, change)
-        assert bring("memories", secret, *there, code=2)["error"]["type"] == "ExportFileError"
+        assert bring("memories", secret, *there, code=2)["error"]["type"] == "LineError"
 
 
 WRONG: Any = {
@@ -169,13 +169,13 @@ def test_a_wrong_file_leaves_nothing(desk, bring, number):
     text, forms = list(WRONG.items())[number]
     desk.write("it", text.encode("utf-8", "surrogatepass"))
     for form in forms:
-        assert bring(form, code=2)["error"]["type"] == "ExportFileError"
+        assert bring(form, code=2)["error"]["type"] == "LineError"
     assert not (desk.folder / "heedful.db").exists()
 
 
 PLACES = {
-    "missing.csv": (2, "ExportFileError"),
-    ".": (2, "ExportFileError"),
+    "missing.csv": (2, "LineError"),
+    ".": (2, "LineError"),
     "mysql://ann:hunter2@there/db": (2, "InvalidInput"),
     "postgresql://ann:hunter2@127.0.0.1:1/db": (4, "StoreUnavailable"),
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
+from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
 from heedful.lessons.lesson import ORDER, Example, Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, transfer
@@ -151,18 +151,18 @@ def test_any_memory_comes_back_as_it_was(steps):
     do(scenario())
 
 
-def refused(data: bytes) -> ExportFileError:
+def refused(data: bytes) -> LineError:
     """The error of an import that nothing may be left of."""
 
-    async def scenario() -> ExportFileError:
+    async def scenario() -> LineError:
         memory = fresh()
-        with pytest.raises(ExportFileError) as error:
+        with pytest.raises(LineError) as error:
             await moved(data, memory)
         assert (await memory.count(), await rulings(memory)) == (0, [])
         await memory.store.close()
         return error.value
 
-    found: ExportFileError = do(scenario())
+    found: LineError = do(scenario())
     return found
 
 

@@ -18,7 +18,7 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
-from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
+from heedful.errors import InvalidInput, LineError, NotFound, StoreCorrupt, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
@@ -181,10 +181,10 @@ def read_records(source: str | None) -> list[RecordedLoop]:
 
 
 def read_file(path: Path) -> list[RecordedLoop]:
-    """Return the loops of a file. Raises RecordFileError with the line, or if there is no loop."""
-    entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
+    """Return the loops of a file. Raises LineError with the line, or if there is no loop."""
+    entries = json_lines(path, text_of(path))
     if not entries:
-        raise RecordFileError(str(path), 0, "it has no loop; give at least one with attempts")
+        raise LineError(str(path), 0, "it has no loop; give at least one with attempts")
     made = []
     for line, value in entries:
         try:
@@ -198,7 +198,7 @@ def read_file(path: Path) -> list[RecordedLoop]:
             id = f"line {line}" if given.id is None else str(given.id)
             made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
         except UsageError as error:
-            raise RecordFileError(str(path), line, str(error)) from error
+            raise LineError(str(path), line, str(error)) from error
     return made
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
 from heedful.cli.settings import wrong
-from heedful.errors import LineError, TaskFileError, UsageError
+from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, check_goals, clean
@@ -78,16 +78,16 @@ class Task:
 def read_tasks(path: Path) -> list[Task]:
     """Return the tasks of a .jsonl, .yaml, .yml or .toml file, at least one, in order.
 
-    If a check names a module, the folder of the file is searched first. Raises TaskFileError with
+    If a check names a module, the folder of the file is searched first. Raises LineError with
     the line.
     """
-    text = text_of(path, TaskFileError)
+    text = text_of(path)
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
+        raise LineError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
     entries = parse(path, text)
     if not entries:
-        raise TaskFileError(str(path), 0, "it has no task; give at least one with id and task")
+        raise LineError(str(path), 0, "it has no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
@@ -97,14 +97,14 @@ def read_tasks(path: Path) -> list[Task]:
             checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
             chosen = None if given.policy is None else policy(given.policy)
         except UsageError as error:
-            raise TaskFileError(str(path), line, str(error)) from error
+            raise LineError(str(path), line, str(error)) from error
         said = json.dumps(given.checks, sort_keys=True, default=str)
         names = f"{path.stem}: {', '.join(check_names(checks))}"
         key = f"{clean(names, KEPT)} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
         task = Task(given.id, given.task, given.context, goals, checks, chosen, line, redact(key))
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
-            raise TaskFileError(str(path), line, f"{what}; give another")
+            raise LineError(str(path), line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
 
@@ -146,7 +146,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         node = loader.get_single_node()
         if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
-            raise TaskFileError(str(path), line, "it must be a list: begin each task with -")
+            raise LineError(str(path), line, "it must be a list: begin each task with -")
         return [
             (item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
@@ -155,37 +155,37 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise TaskFileError(str(path), line, f"not YAML: {what}") from error
+        raise LineError(str(path), line, f"not YAML: {what}") from error
     except (ValueError, RecursionError) as error:
-        raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
+        raise LineError(str(path), 0, f"not YAML that can be read: {error}") from error
 
 
 def _toml(path: Path, text: str) -> list[Entry]:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TaskFileError(str(path), 0, f"not TOML: {error}") from error
+        raise LineError(str(path), 0, f"not TOML: {error}") from error
     tasks = document.get("tasks", [])
     if document.keys() - {"tasks"} or not isinstance(tasks, list):
-        raise TaskFileError(str(path), 0, "it may only have tasks; write each of them as [[tasks]]")
+        raise LineError(str(path), 0, "it may only have tasks; write each of them as [[tasks]]")
     return [(0, task) for task in tasks]
 
 
-def text_of(path: Path, kind: type[LineError]) -> str:
-    """Return the text of a file. Raises `kind`."""
+def text_of(path: Path) -> str:
+    """Return the text of a file. Raises LineError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise kind(str(path), 0, what) from error
+        raise LineError(str(path), 0, what) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         what = f"byte {error.object[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-        raise kind(str(path), line, what) from error
+        raise LineError(str(path), line, what) from error
 
 
-def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
-    """Return the number and the JSON object of each line that is not empty. Raises `kind`."""
+def json_lines(path: Path, text: str) -> list[Entry]:
+    """Return the number and the JSON object of each line that is not empty. Raises LineError."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -198,7 +198,9 @@ def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> 
                 what = "it is nested too deeply"
             elif isinstance(error, json.JSONDecodeError):  # its own line is always 1
                 what = f"{error.msg} (column {error.colno})"
-            raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
+            raise LineError(
+                str(path), number, f"not one JSON object on one line: {what}"
+            ) from error
         entries.append((number, value))
     return entries
 

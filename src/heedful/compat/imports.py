@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal
 
 from heedful.compat.guardrails import PESSIMIST, bias
 from heedful.compat.mistakes import MISTAKE
-from heedful.errors import ExportFileError, InvalidInput
+from heedful.errors import InvalidInput, LineError
 from heedful.lessons.lesson import LONGEST, Example, Reflection, Scope, check_source
 from heedful.lessons.signature import signature
 from heedful.loop.record import check_share, clean
@@ -65,7 +65,7 @@ async def convert(form: Form, source: str | BinaryIO, out: BinaryIO, scope: Scop
     """Write the lessons of `source` to `out`, as an export of `scope`, and rewind `out`.
 
     `source` is a path, an open binary file or, for memories, the URL of a PostgreSQL database.
-    Raises ExportFileError if no row can be converted; InvalidInput, StoreError.
+    Raises LineError if no row can be converted; InvalidInput, StoreError.
     """
     found: list[tuple[float, Reflection]] = []
     made = await asyncio.to_thread(_convert, form, source, scope, found)
@@ -112,7 +112,7 @@ def _convert(
         first = refused[0] if refused else RefusedRow(0, "it is empty", "check the file")
         fields = f"; its fields are {clean(', '.join(map(str, row)), 200)}" if row else ""
         what = f"no row can be imported ({first.reason}): {first.cure}{fields}"
-        raise ExportFileError(name, first.row, what)
+        raise LineError(name, first.row, what)
     return Conversion(rows, empty, shortened, tuple(refused), ())
 
 
@@ -136,7 +136,7 @@ def _trace_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
     try:
         whole = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise ExportFileError(name, 0, f"it is not JSON ({error}); check the file") from error
+        raise LineError(name, 0, f"it is not JSON ({error}); check the file") from error
     yield from enumerate(whole if isinstance(whole, list) else [whole], 1)
 
 
@@ -148,7 +148,7 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[int, Row]]:
             yield reader.line_num, row
     except (UnicodeDecodeError, csv.Error) as error:
         what = f"it is not CSV in UTF-8 ({error}); check the file"
-        raise ExportFileError(name, reader.line_num, what) from error
+        raise LineError(name, reader.line_num, what) from error
     finally:
         text.detach()
 
@@ -166,7 +166,7 @@ def _table_rows(url: str) -> Iterator[tuple[int, Row]]:
                 yield from enumerate(found.execute("select * from memories"), 1)
     except (errors.UndefinedTable, errors.InsufficientPrivilege) as error:
         what = "make a table or a view with the name memories that this role may read"
-        raise ExportFileError(shown(url), 0, f"{str(error).splitlines()[0]}; {what}") from error
+        raise LineError(shown(url), 0, f"{str(error).splitlines()[0]}; {what}") from error
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error
 

@@ -18,7 +18,7 @@ from itertools import chain, islice
 from shutil import copyfileobj
 from typing import Any, BinaryIO, Literal
 
-from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
+from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer as records
 from heedful.store.store import Db, Store
@@ -91,7 +91,7 @@ class Transfers:
 
         Imported lessons are quarantined, unless an operator vouches for them (`by` whom and `why`).
         Then they keep their trust and state, and the import is recorded. With `dry_run`, nothing is
-        written, and only the lessons are counted. Raises ExportFileError, InvalidInput, StoreError.
+        written, and only the lessons are counted. Raises LineError, InvalidInput, StoreError.
         """
         from tempfile import TemporaryFile
 
@@ -128,7 +128,7 @@ def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
 
 
 def _ends(file: BinaryIO, name: str) -> tuple[Header, End]:
-    """Return the first and the last record of an export. Raises ExportFileError."""
+    """Return the first and the last record of an export. Raises LineError."""
     ends: list[Any] = []
     for record in _records(file, name):
         ends = [*ends[:1], record]
@@ -159,7 +159,7 @@ def _create(file: File) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
-    """Yield the file and its name. Raises ExportFileError if it cannot be read."""
+    """Yield the file and its name. Raises LineError if it cannot be read."""
     if not isinstance(file, str | os.PathLike):
         yield file, "the input"
         return
@@ -169,18 +169,18 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
             yield opened, name
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise ExportFileError(name, 0, what) from error
+        raise LineError(name, 0, what) from error
 
 
 def _records(file: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the records of an export from the first on. Raises ExportFileError if it is damaged."""
+    """Yield the records of an export from the first on. Raises LineError if it is damaged."""
     digest, number = sha256(), 0
     file.seek(0)
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
         try:
             record = records.decode(line)
         except InvalidInput as error:
-            raise ExportFileError(name, number, f"{error}; {AGAIN}") from error
+            raise LineError(name, number, f"{error}; {AGAIN}") from error
         wrong = ""
         if isinstance(record, Header) != (number == 1):
             wrong = "it is not an export of heedful" if number == 1 else "it is a second header"
@@ -189,9 +189,9 @@ def _records(file: BinaryIO, name: str) -> Iterator[Record]:
         elif isinstance(record, End) and file.readline(1):
             wrong = "more lines follow the last line"
         if wrong:
-            raise ExportFileError(name, number, f"{wrong}; {AGAIN}")
+            raise LineError(name, number, f"{wrong}; {AGAIN}")
         yield record
         if isinstance(record, End):
             return
         digest.update(line)
-    raise ExportFileError(name, number, f"the file ends before its closing line; {AGAIN}")
+    raise LineError(name, number, f"the file ends before its closing line; {AGAIN}")
