@@ -205,11 +205,10 @@ def ask(
 
 
 RUNS = columns("run pipeline state passed attempts retries seconds began")
-HEADS = "check runs failed stages recovered retries seconds tokens"
-CHECKS = columns(HEADS, check="name")
+CHECKS = columns("check runs failed stages recovered", check="name")
 MEANING = """\
 failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
-that passed; retries, seconds, tokens: number and cost of the retries"""
+that passed"""
 
 
 def runs(
@@ -231,9 +230,10 @@ def runs(
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
+    cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
     failed = [one for one in counts.checks if one.failed]
     lines = (
-        f"runs: {counts.runs}; {retries} took {format_score(counts.seconds)} s",
+        f"runs: {counts.runs}; {retries} took {cost}",
         *([Table(CHECKS, failed), MEANING] if failed else []),
         then,
     )

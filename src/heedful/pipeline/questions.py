@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import compress, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from heedful.loop.record import clean
@@ -183,22 +183,12 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of several attempts after the first: their number, seconds and tokens together."""
-
-    retries: int
-    seconds: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Count(Cost):
+class Count:
     """Figures about the check `name`: how often it failed, and how often a retry helped.
 
     `runs` counts the runs of stages that asked it, `failed` the attempts that failed it, `stages`
     the runs of stages that ended and had a failed attempt, `recovered` those of them that passed in
-    the end. The cost is that of attempts after a failed attempt; if several checks failed, each has
-    the full cost.
+    the end.
     """
 
     name: str
@@ -209,9 +199,12 @@ class Count(Cost):
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics(Cost):
-    """Figures over `runs` runs for each check, and the cost of all retries."""
+class Statistics:
+    """Figures over `runs` runs for each check; the number, seconds and tokens of all retries."""
 
+    retries: int
+    seconds: float
+    tokens: int
     runs: int
     checks: tuple[Count, ...]
 
@@ -227,19 +220,20 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     """Return which checks fail most, how many stages recover, and what the retries cost."""
     listed = list(reports)
     tried = [stage for report in listed for stage in report.stages if stage.attempts]
-    # For each check, the stages that asked it, each with a flag for each attempt: it failed.
-    checks: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
+    # For each check, the stages that asked it, each with the number of attempts that failed it.
+    checks: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
     for stage in tried:
-        failed = [{check.check_name for check in made.failed} for made in stage.attempts]
+        failed = Counter(
+            name for made in stage.attempts for name in {one.check_name for one in made.failed}
+        )
         for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
-            checks[name].append((stage, [name in names for names in failed]))
+            checks[name].append((stage, failed[name]))
     counts = []
     for name, asked in checks.items():
-        ended = [stage for stage, fails in asked if any(fails) and stage.action != "open"]
-        after = (made for stage, fails in asked for made in compress(stage.attempts[1:], fails))
-        failures = sum(sum(fails) for _, fails in asked)
+        ended = [stage for stage, fails in asked if fails and stage.action != "open"]
         recovered = sum(stage.action == "passed" for stage in ended)
-        counts.append(Count(*cost(after), name, len(asked), failures, len(ended), recovered))
+        failures = sum(fails for _, fails in asked)
+        counts.append(Count(name, len(asked), failures, len(ended), recovered))
     counts.sort(key=lambda count: -count.failed)
     retries = cost(made for stage in tried for made in stage.attempts[1:])
     return Statistics(*retries, len(listed), tuple(counts))
