@@ -123,10 +123,8 @@ def run(asked: dict[str, Any], record: Record) -> None:
         exec(code, names)
     if caught.error is not None:
         return record(broken=broken, **describe(caught.error))
-    # The tests see the program's built-in function only as the entry point, Python's as all others.
-    fresh.pop(entry, None)
-    hidden = set(fresh) if entry else set()
-    names = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
+    fresh.pop(entry, None)  # a program without the entry point fails, even if it is a built-in
+    names = {name: value for name, value in names.items() if not name.startswith("__")}
     scopes = {0: names | {"__name__": "__main__", "__builtins__": fresh}}
     for number, (code, scope, sides) in enumerate(asked["steps"]):
         space = scopes[scope] if scope in scopes else scopes.setdefault(scope, dict(scopes[0]))

@@ -87,10 +87,8 @@ def python_tests(
 
     `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
     or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
-    around the program is removed. If an `entry_point` is given, the tests use the original built-in
-    functions even if the program redefines them; only the `entry_point` itself may replace a
-    built-in function. A test that cannot run is a finding too, so the best program has the fewest
-    findings.
+    around the program is removed. A test that cannot run is a finding too, so the best program has
+    the fewest findings.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
