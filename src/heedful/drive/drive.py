@@ -435,7 +435,8 @@ class Run(Generic[C]):
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        told, warmer = self.briefing, self.temperature + WARMER * state.loop.repeats
+        repeats = sum(of is not None for of in state.loop.repeats())
+        told, warmer = self.briefing, self.temperature + WARMER * repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         return Context(
             self.task,

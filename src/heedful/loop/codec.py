@@ -45,11 +45,14 @@ def to_document(record: Any) -> Plain:
 
 
 def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
-    """Return the record of type `kind` that `to_document` turned into `plain`."""
-    values = dict(plain)
+    """Return the record of type `kind` that `to_document` turned into `plain`.
+
+    Unknown fields, which a newer version may have written, are ignored.
+    """
+    values = {}
     for name, read in _readers(kind).items():  # type: ignore[arg-type]  # mypy: no Hashable
-        if name in values:
-            values[name] = read(values[name])
+        if name in plain:
+            values[name] = read(plain[name]) if read else plain[name]
     return kind(**values)
 
 
@@ -73,11 +76,10 @@ def _plain(value: Any) -> Any:
 
 
 @cache
-def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
-    """Return, for each field that is not plain JSON, the function that reads its stored value."""
+def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
+    """Return for each field the function that reads its stored value; None if it is plain JSON."""
     hints = get_type_hints(kind)
-    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
-    return {name: reader for name, reader in readers.items() if reader}
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
@@ -99,9 +101,8 @@ def verdict_to(verdict: Verdict) -> Plain:
 
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that `verdict_to` wrote; ignore unknown fields."""
-    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
-    return _known(kind, plain)
+    """Return the verdict that `verdict_to` wrote."""
+    return from_document(Again if plain["verdict"] == "again" else Done, plain)
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
@@ -112,14 +113,8 @@ def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
     """Return the decision that `decision_to` wrote, made after `attempt` and recorded `at`."""
-    standing = _known(Standing, plain)
+    standing = from_document(Standing, plain)
     return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
-
-
-def _known(kind: type[T], plain: Mapping[str, Any]) -> T:
-    """Return what `from_document` returns, but ignore unknown fields."""
-    names = plain.keys() & {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return from_document(kind, {name: plain[name] for name in names})
 
 
 def rule_to(rule: StopRule) -> Plain:

@@ -450,15 +450,17 @@ class Loop:
                 counts.update(judged.keys if index >= since else judged.persistent)
         return counts
 
-    @cached_property
-    def repeats(self) -> int:
-        """The number of attempts whose candidate equals or nearly equals an earlier candidate."""
-        seen: set[str] = set()
-        count = 0
+    def repeats(self, near: bool = True) -> list[int | None]:
+        """Return for each attempt the number of the first with an equal candidate, or else None.
+
+        With `near`, an earlier candidate that is nearly the same counts, too.
+        """
+        first: dict[str, int] = {}
+        found = []
         for attempt in self.attempts:
-            count += attempt.repeats is not None or attempt.candidate.digest in seen
-            seen.add(attempt.candidate.digest)
-        return count
+            found.append(first.get(attempt.candidate.digest, attempt.repeats if near else None))
+            first.setdefault(attempt.candidate.digest, attempt.number)
+        return found
 
     @cached_property
     def best(self) -> int | None:

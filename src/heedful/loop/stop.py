@@ -186,18 +186,12 @@ class Repeat:
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
-        since = loop.last_improvement
-        first: dict[str, int] = {}
-        repeats = 0
-        of: int | None = None
-        for index, attempt in enumerate(loop.attempts):
-            of = first.get(attempt.candidate.digest, attempt.repeats if self.near else None)
-            first.setdefault(attempt.candidate.digest, attempt.number)
-            repeats += of is not None and index > since
-        times = max(self.times, 2) if loop.attempts[-1].greedy else self.times
-        if of is None or repeats < times:
+        found, last = loop.repeats(self.near), loop.attempts[-1]
+        repeats = sum(of is not None for of in found[loop.last_improvement + 1 :])
+        times = max(self.times, 2) if last.greedy else self.times
+        if found[-1] is None or repeats < times:
             return None
-        return f"attempt {loop.attempts[-1].number} repeats attempt {of}"
+        return f"attempt {last.number} repeats attempt {found[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

