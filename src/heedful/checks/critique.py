@@ -12,20 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import require
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
-from heedful.loop.record import Direction, Evaluation, Finding, Level, Usage
+from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model
 from heedful.models.call import ask_for_json, closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-
-T = TypeVar("T")
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -152,24 +150,6 @@ Answer with one JSON object that has these keys:
 {keys}"""
 
 
-async def ask_judge(
-    model: Model,
-    name: str,
-    instruction: str,
-    schema: Mapping[str, Any],
-    shown: Mapping[str, str],
-    read: Callable[[dict[str, Any]], T],
-    **settings: Any,
-) -> tuple[T, Usage]:
-    """Ask a model to judge the texts in `shown`; return `read(answer as JSON)` and the usage."""
-    mark = delimiter(name, shown)
-    keys = schema["properties"].items()
-    listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
-    rules = _RULES.format(instruction=instruction, mark=mark, keys=listed)
-    parts = [*delimit(mark, shown), f"Judge the candidate of {mark} now, as JSON."]
-    return await ask_for_json(model, rules, parts, read, schema, **settings)
-
-
 def plain_text(value: Any) -> str:
     """Return a text, or data as JSON; remove control characters, role tokens and known secrets."""
     return redact(sanitize(record.Candidate.of(value).text or ""))
@@ -193,13 +173,16 @@ class Judge:
         whole = {name: text for name, text in texts.items() if text}
         whole["candidate"] = plain_text(candidate)
         shown = {name: cut_middle(text, LONGEST) for name, text in whole.items()}
-        opinion, usage = await ask_judge(
+        schema, mark = role.schema(), delimiter(role.name, shown)
+        properties = schema["properties"].items()
+        keys = "\n".join(f'"{key}": {part["description"]}' for key, part in properties)
+        rules = _RULES.format(instruction=role.instruction, mark=mark, keys=keys)
+        opinion, usage = await ask_for_json(
             model,
-            role.name,
-            role.instruction,
-            role.schema(),
-            shown,
+            rules,
+            [*delimit(mark, shown), f"Judge the candidate of {mark} now, as JSON."],
             lambda answer: self._read(answer, shown["candidate"]),
+            schema,
             who=f"critic {role.name!r}",
             max_tokens=MOST_TOKENS,
             temperature=self.temperature,
