@@ -102,7 +102,8 @@ def verdict_to(verdict: Verdict) -> Plain:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return the verdict that `verdict_to` wrote."""
-    return from_document(Again if plain["verdict"] == "again" else Done, plain)
+    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
+    return from_document(kind, plain)
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
