@@ -534,8 +534,7 @@ def clean(text: str, most: int) -> str:
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        kept = (c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
-        text = "".join(" " if c.isspace() else c for c in kept)
+        text = "".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
     text = " ".join(text.split())
     if len(text) <= most:
         return text
