@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from heedful.cli.app import COMMANDS, GROUPS
-from heedful.store.sqlite import SCHEMA
 from tests.cli.support import task
 
 
@@ -51,7 +49,6 @@ GOOD = {
     ),
     "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
     "model list": ("Apache-2.0", "weights"),
-    "model check": ("absent", "well signs"),
     "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
     "key list": ("this tenant has no key", "keys"),
     "audit list": ("nothing was done in this tenant yet", "audit"),
@@ -168,61 +165,3 @@ def test_starting_imports_nothing_heavy(desk):
         capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_scopes_do_not_mix(stored, monkeypatch):
-    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    stored(
-        ("loops", 0, "no loop in project 'other' of heedful.db\n"),
-        ("lessons", 0, "no lesson in project 'other' of heedful.db\n"),
-        ("recall 'Say red'", 0, "nothing related\n"),
-        ("why r/passed", 3),
-        ("replay", 3),
-        ("override r/stopped attempts --by ann", 3),
-        ("seen log 'login failed for ada here'", 1),
-    )
-
-
-# Databases and texts that are not as they should be
-
-EVERY = (
-    *("lessons", "recall parcel", "pin 1 --by ann", "prune --by ann --keep 0", "seen log x"),
-    *("loops", "why x", "log", "replay", "reflect --waiting", "proof"),
-    *("override x attempts --by ann", "patterns list", "key list", "quarantine list"),
-)
-
-
-def newer(content: bytes) -> bytes:
-    return content[:60] + (SCHEMA + 1).to_bytes(4, "big") + content[64:]
-
-
-BAD_DATABASES: dict[str, tuple[Any, int, str]] = {
-    "not there": (lambda content: None, 3, "no database 'heedful.db'"),
-    "text": (lambda content: b"no database " * 99, 4, "damaged or no database"),
-    "zeros": (lambda content: bytes(5_000), 4, "damaged or no database"),
-    "damaged": (lambda content: content[:4096] + b"\x5a" * (len(content) - 4096), 4, "damaged"),
-    "truncated": (lambda content: content[: len(content) // 2], 4, "damaged"),
-    "newer": (newer, 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}"),
-    "another program's": (lambda c: c[:68] + b"them" + c[72:], 4, "another program's database"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_DATABASES)
-def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, history, what):
-    make, code, said = BAD_DATABASES[what]
-    content, path = make(history), desk.folder / "heedful.db"
-    desk.tasks(task("red"))
-    for arguments in EVERY:
-        for end in ("", "-wal", "-shm"):
-            path.with_name(path.name + end).unlink(missing_ok=True)
-        if content is not None:
-            path.write_bytes(content)
-        done = heedful_(*arguments.split())
-        assert (done.code, done.out, done.err[:9], said in done.err) == (
-            (code, "", "heedful: ", True)
-        ), (arguments, done)
-        assert content is None or path.read_bytes() == content, arguments
-    if content is not None:
-        assert "✗ database: " in heedful_("doctor").out
-        done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
-        assert (done.code, said in done.err, desk.calls()) == (4, True, []), done

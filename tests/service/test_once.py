@@ -90,19 +90,6 @@ def test_two_at_once_have_one_effect(api):
     assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
 
 
-def test_two_services_share_one_file(tmp_path):
-    with served(tmp_path) as one, served(tmp_path) as two:
-        key = one.key()
-        for n, service in enumerate((one, two, one), 1):
-            told = service.post("/v1/reflections", json=LESSON, key=key)
-            assert (told.status_code, told.json()["seen"]) == (201 if n == 1 else 200, n)
-        first, again = (
-            each.post("/v1/seen", json=LESSON, key=key, **once("s")) for each in (one, two)
-        )
-        assert first.json()["count"] == 3
-        assert (again.headers["Idempotent-Replayed"], again.content) == ("true", first.content)
-
-
 def test_no_secret_is_kept_for_the_next_time(api):
     first = api.post("/v1/keys", json=NEW, **once("g")).json()
     again = api.post("/v1/keys", json=NEW, **once("g"))

@@ -35,7 +35,7 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
 FORMS = settings.one_of("form", get_args(Form))
 FROM = Option("--from", callback=FORMS, help="What the file of an earlier system holds.")
 CONVERTED = columns("lesson kind tags seen", lesson="text")
-REFUSED = columns("reason cure row")
+REFUSED = columns("reason row")
 
 
 def import_(
@@ -79,7 +79,7 @@ def import_(
     texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
     lines = [
         *shorten(CONVERTED, made.lessons if made and dry_run else (), text=3),
-        *shorten(REFUSED, made.refused if made else (), text=2),
+        *shorten(REFUSED, made.refused if made else (), text=1),
         output.page("import", made=made, done=done, dry_run=dry_run, by=by, **texts),
     ]
     record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}

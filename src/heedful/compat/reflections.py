@@ -118,8 +118,6 @@ class ErrorInfo(Record):
     error_category: str
     error_message: str
     context: Any = None
-    error_code: str | None = None
-    tool_name: str | None = None
 
 
 @dataclass
