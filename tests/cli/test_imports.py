@@ -148,7 +148,7 @@ def test_a_table_of_postgresql(desk, bring, postgres):
     assert (first["new"], first["quarantined"], again["new"]) == (1, 1, 0)
     assert (tried["new"], tried["quarantined"]) == (1, 1)
     fields = [one["reason"].split()[0] for one in first["converted"]["refused"]]
-    assert cures == ["project", "content"]
+    assert fields == ["project", "content"]
     assert "hunter2" not in json.dumps([first, again])
     (held,) = bring.call("quarantine", "list", "--json", *there).json["waiting"]
     assert (held["lesson"], held["tags"], held["trust"]) == ("Index the JOIN", ["sql"], "external")

@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections import ChainMap
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
 from heedful.cli.output import call, drive, fetched
-from heedful.errors import InvalidInput, NotFound, UnknownName, UsageError
+from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model, weights
@@ -52,17 +52,6 @@ Texts = list[str] | None
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Keep the most useful lessons.")]
 UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
-
-
-def one_of(kind: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
-    """Return a callback for an option with one of these `names`; it raises UnknownName."""
-
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in names:
-            raise UnknownName(kind, value, names)
-        return value
-
-    return check
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
