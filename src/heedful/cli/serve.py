@@ -26,7 +26,6 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, following, say, show, when
 from heedful.compat.guardrails import LoopGuardrails
-from heedful.compat.reflections import Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
@@ -109,20 +108,16 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
     """Create the setup of the service from the settings. Raises UsageError."""
     model = config.model_here(values)
     return Setup(
-        store,
         scope=config.scope_of(values),
-        embedder=config.embedder_of(values),
         model=model,
         judge=(values.judge == values.model and model) or config.open_here(config.judging(values)),
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
         pins=values.pins,
-        holdout=values.holdout,
-        max_entries=values.max_entries,
-        trust=values.trust,
         limits=Limits(**values.model_dump(include={"body", "traces", "rate", "outcomes"})),
-        reflections=Reflections.of(os.environ),
+        reflections=values.reflection_enabled,
         guardrails=LoopGuardrails.of(os.environ),
+        **config.resources(values, store),
     )
 
 
@@ -139,13 +134,18 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         parts = {one.name: getattr(setup, one.name) for one in fields(Resources)}
-        limits = asdict(setup.reflections)
-        tools = Tools(**parts, **limits, patience=Patience(values.settled))
+        tools = Tools(**parts, **_limits(values))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):
         if model is not None:
             await model.close()
+
+
+def _limits(values: config.Settings) -> dict[str, Any]:
+    """Return what the settings say about the jobs of a service or worker."""
+    when = Patience(values.settled)
+    return {"enabled": values.reflection_enabled, "mode": values.reflection_mode, "patience": when}
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
@@ -234,8 +234,7 @@ def worker(
         "loops": dict(map(_loop, drives or ())),
         "unused_for": None if unused_for is None else config.seconds("--unused-for", unused_for),
         "keep": keep,
-        "patience": Patience(values.settled),
-        **asdict(Reflections.of(os.environ)),
+        **_limits(values),
     }
     names = [one.strip() for one in queues.split(",") if one.strip()]
     for name in set(names).difference(QUEUES):
@@ -268,9 +267,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             model: Any = await stack.enter_async_context(config.model_of(values))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
-        embedder = config.embedder_of(values)
-        bounds = values.holdout, values.max_entries, values.trust
-        tools = Tools(store, model, embedder, *bounds, **limits)
+        tools = Tools(model=model, **config.resources(values, store), **limits)
         if not once:
             many = counted(options["concurrency"], "job")
             say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
@@ -284,7 +281,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             else:
                 work = LocalQueue(tools, listener=listener, **options)
                 await sweep(work, tools)
-                for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
+                for scope in await store.read(Scope(), lessons.scopes) if tools.embedder else ():
                     await work.defer("embed", scope)
                 await work.drain()
         finally:
