@@ -361,8 +361,8 @@ def create(
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
 
     read: loops, lessons, quarantine. recall: the same without quarantine. write: report attempts
-    and episodes, remember. approve: overrides, and rulings on quarantine. admin: keys and the
-    audit.
+    and episodes, remember. approve: overrides, and rulings on quarantine. admin: list the
+    keys and the audit.
     """
     until = None if expires is None else time.time() + config.seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
@@ -389,8 +389,7 @@ def list_keys() -> int:
 @service_keys.command()
 def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key: every service refuses it. `quarantine revoke` then removes what it wrote."""
-    entry: Entry = ("key.revoke", keys.id_of(id), {}, [])
-    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id, BY))
     then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 

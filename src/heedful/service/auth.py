@@ -115,7 +115,7 @@ class Caller:
 class Callers:
     """Finds the caller of a request by its key, and caches each key for `KNOWN_FOR` seconds.
 
-    If another process revokes a key, this process may accept it for up to `KNOWN_FOR` seconds.
+    After `heedful key revoke`, a service may accept the key for up to `KNOWN_FOR` seconds.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -142,10 +142,6 @@ class Callers:
             raise KeyRefused("no key was sent; send it as Authorization: Bearer heedful_…")
         local = Key("", setup.scope.tenant, "local", (), MAY, "", 0.0)
         return Caller(setup, local, setup.scope)
-
-    def forget(self) -> None:
-        """Empty the cache; call this after a key was revoked."""
-        self._known.clear()
 
 
 BEARER = HTTPBearer(

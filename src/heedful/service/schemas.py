@@ -419,24 +419,4 @@ class Revocation(Body):
     dry_run: bool = False
 
 
-class NewKey(Body):
-    """A key to create; without `projects` it is valid for all projects of the tenant."""
-
-    name: Name
-    projects: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
-    may: list[May] = Field(["read", "write"], min_length=1, max_length=4)
-    expires: float | None = None
-
-
-_Shown = Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
-KeyRow = Annotated[Key, _Shown]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretKey(Key):
-    """A new key; `secret` is the whole key, or null if the call is repeated."""
-
-    secret: str | None
-
-
-NewKeyAnswer = Annotated[SecretKey, _Shown]
+KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})]
