@@ -23,7 +23,7 @@ def heedful_(desk, monkeypatch, history):
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
-    "why r/passed": ("=> passed", "id state task goals policy attempts best verdicts briefing"),
+    "why r/passed": ("=> passed", "id state task goals policy made decisions lines briefing"),
     "loops": ("Say red", "loops"),
     "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),

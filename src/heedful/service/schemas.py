@@ -16,6 +16,7 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
 from heedful.loop import codec, decide, record
+from heedful.loop.explain import Explanation
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -247,6 +248,17 @@ def loop_record(stored: StoredLoop) -> Document:
         "overrides": list(map(asdict, loop.overrides)),
         "briefing": stored.briefing and stored.briefing.plain(),
         "verdict": loop_verdict(decide.latest_verdict(stored.decisions), loop),
+    }
+
+
+def explanation_record(why: Explanation) -> Document:
+    """Return why a loop continued and why it stopped, as a text and in parts."""
+    changes = list(map(str, why.would_change))
+    return {
+        "text": str(why),
+        "lines": why.lines,
+        "would_change": changes,
+        "otherwise": why.otherwise,
     }
 
 
