@@ -25,7 +25,6 @@ def heedful_(desk, monkeypatch, history):
 GOOD = {
     "why r/passed": ("=> passed", "id state task goals policy made decisions lines briefing"),
     "loops": ("Say red", "loops"),
-    "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),
     "runs": ("no run of a pipeline in project", "runs"),
     "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),

@@ -246,16 +246,10 @@ LOOPS = columns(
 )
 
 
-def list_loops(
-    run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
-    limit: settings.Limit = 50,
-) -> int:
+def list_loops(limit: settings.Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
-    prefix = f"{run}/" if run else ""
-    found = settings.ask(
-        lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
-    )
-    empty = f"no loop{f' of a run {run!r}' if run else ''} in {settings.where()}"
+    found = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
+    empty = f"no loop in {settings.where()}"
     rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
     return emit(rows, LOOPS, key="loops", text=4, empty=empty)
 
