@@ -9,7 +9,6 @@ from heedful.errors import Conflict, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.service.auth import KNOWN_FOR
 from heedful.store import keys
-from heedful.store.store import Effects, also
 from tests.engines import changed, rows
 from tests.service.support import problem
 
@@ -18,15 +17,8 @@ ACME = Scope("acme")
 
 
 def made(api, name="made", projects=("main",), may=("read", "write"), **more):
-    """A key, its text, and its entry in the audit, as `heedful key create` makes them."""
-
-    async def make():
-        with Effects():
-            also(lambda db: keys.append(db, "acme", "ops", "key.create", name, {}, projects))
-            more.update(projects=projects, may=may)
-            return await keys.create(api.setup.store, "acme", name, **more)
-
-    return api.run(make())
+    more |= {"projects": projects, "may": may, "by": "ops"}
+    return api.run(keys.create(api.setup.store, "acme", name, **more))
 
 
 def revoke(api, key):
@@ -44,7 +36,7 @@ def test_a_key_is_told_once_and_only_its_hash_is_kept(api):
     for table in ("key", "audit"):
         assert secret not in str(rows(api.setup.store.url, f"select * from {table}"))
     with pytest.raises(Conflict, match=id):
-        made(api, id=id)
+        api.run(api.setup.store.write(ACME, keys.insert, one, "hash"))
     assert api.run(keys.holder(api.setup.store, text)) == one
 
 
@@ -74,7 +66,8 @@ def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):
     assert one.id not in ids
     with pytest.raises(NotFound):
         api.run(api.setup.store.write(Scope("other"), keys.revoke, one.id, "ops"))
-    assert api.get("/v1/audit", key=other).json()["items"] == []
+    (own,) = api.get("/v1/audit", key=other).json()["items"]
+    assert own["subject"] == "tests"
     revoke(api, one)
     revoked, created = api.get("/v1/audit?limit=2").json()["items"]
     assert (revoked["action"], revoked["subject"]) == ("key.revoke", one.id)
@@ -89,7 +82,7 @@ def test_a_key_of_a_project_reads_the_keys_and_the_audit_of_this_project_alone(a
     own, text = made(api, "own", may=["admin"])
     read = {path: api.get(f"/v1/{path}", key=text).json() for path in ("keys", "audit")}
     assert {tuple(one["projects"]) for one in read["keys"]["items"]} == {("main",)}
-    assert [one["subject"] for one in read["audit"]["items"]] == ["own"]
+    assert [one["subject"] for one in read["audit"]["items"]] == ["own", "tests"]
     revoke(api, own)
     revoked, *others = api.get("/v1/audit").json()["items"]
     assert (revoked["action"], revoked["projects"]) == ("key.revoke", ["main"])
@@ -125,7 +118,7 @@ def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
         made(api, name=f"key {n}")
     look = api.setup.store.read
     whole = api.run(look(ACME, keys.verify_audit))
-    assert (whole.rows, whole.broken) == (3, 0)
+    assert (whole.rows, whole.broken) == (4, 0)
     changed(api.setup.store.url, tamper)
     broken = api.run(look(ACME, keys.verify_audit))
     assert (broken.what, broken.head) == (what, whole.head)

@@ -256,8 +256,9 @@ async def of_calls(story: Story) -> None:
     assert (await write(keys.revoke, key.id, "ada")).revoked
     assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}
     await story.store.write(SCOPE, lambda db, s: keys.append(db, s.tenant, "ada", "did", "x", {}))
-    assert [row["action"] for row in await read(keys.audit_rows, 9)] == ["did", "key.revoke"]
-    assert (await read(keys.verify_audit)).rows == 2
+    done = [row["action"] for row in await read(keys.audit_rows, 9)]
+    assert done == ["did", "key.revoke", "key.create", "key.create"]
+    assert (await read(keys.verify_audit)).rows == 4
     call = Call(SCOPE.tenant, key.id, "once", "digest")
     await write(keep_answer, call, {"status": 200})
     assert (await read(read_call, call)).answer == {"status": 200}

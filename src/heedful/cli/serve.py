@@ -34,7 +34,7 @@ from heedful.memory.reflect import Patience
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Resources, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
-from heedful.store.store import Effects, Store, also
+from heedful.store.store import Store
 from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
@@ -323,7 +323,6 @@ service_keys: Typer = group()
 audit: Typer = group()
 BY = "the command line"
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
-Entry = tuple[str, str, dict[str, Any], list[str]]  # action, subject, details and projects
 KEYS = columns(
     "name may projects key made ends",
     projects=lambda key: key.projects or "all",
@@ -334,17 +333,10 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
-    """Return the result of `work`; the audit `entry` is written in the transaction of `work`."""
+def _ask(work: StoreWork[T], *, new: bool = False) -> T:
+    """Return the result of `work` for the tenant of the settings."""
     values = config.settings()
-
-    async def call(store: Store) -> T:
-        with Effects():
-            if entry is not None:
-                also(lambda db: keys.append(db, values.tenant, BY, *entry))
-            return await work(store, Scope(values.tenant))
-
-    return config.ask_store(values, call, new=new)
+    return config.ask_store(values, lambda store: work(store, Scope(values.tenant)), new=new)
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
@@ -366,12 +358,12 @@ def create(
     """
     until = None if expires is None else time.time() + config.seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
-    given: dict[str, Any] = {"id": keys.new_id(), "projects": project or [], "may": rights}
+    given: dict[str, Any] = {"projects": project or [], "may": rights, "expires": until}
 
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
-        return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
+        return keys.create(store, scope.tenant, name, by=BY, **given)
 
-    key, secret = _ask(make, ("key.create", name, given, project or []), new=True)
+    key, secret = _ask(make, new=True)
     where = f"{', '.join(key.projects) or 'all projects'} of tenant {config.settings().tenant}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"

@@ -67,12 +67,10 @@ async def create(
     may: Sequence[str] = ("read", "write"),
     by: str = "",
     expires: float | None = None,
-    id: str = "",
 ) -> tuple[Key, str]:
     """Create a key; return it and its full text, which the store does not hold.
 
-    Pass an `id` from `new_id` to know the id beforehand. Raises InvalidInput, and Conflict if
-    another key has this id.
+    Raises InvalidInput.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -86,17 +84,19 @@ async def create(
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
     name = redact(name)  # a caller may send anything
-    key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
+    key = Key(secrets.token_hex(6), tenant, name, tuple(projects), held, by, now, expires)
     await store.write(Scope(tenant), insert, key, _hash(secret))
     return key, f"{key.shown}_{secret}"
 
 
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
-    """Insert a key with the hash of its secret. Raises Conflict."""
+    """Insert a key with the hash of its secret, and a row in the audit. Raises Conflict."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
     if not db.insert("key", {**asdict(key), **lists, "hash": hash}, SKIP).rowcount:
-        raise Conflict(f"a key with the id {key.id} exists; leave the id out, or give another")
+        raise Conflict(f"a key with the id {key.id} exists; try again")
+    detail = {"id": key.id, "projects": key.projects, "may": key.may}
+    append(db, scope.tenant, key.by, "key.create", key.name, detail, key.projects)
 
 
 async def holder(store: Store, token: str) -> Key:
@@ -152,11 +152,6 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     key = from_row(Key, rows[0])
     append(db, scope.tenant, by, "key.revoke", key.id, {}, key.projects)
     return key
-
-
-def new_id() -> str:
-    """Return a random id for a new key: 12 hex digits."""
-    return secrets.token_hex(6)
 
 
 def id_of(key: str) -> str:
