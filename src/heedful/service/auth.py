@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -92,17 +92,13 @@ class Caller:
             raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
         return replace(self, scope=Scope(self.key.tenant, project))
 
-    def record(
-        self, action: str, subject: str, about: Sequence[str] | None = None, **detail: Any
-    ) -> None:
+    def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write with the next write, in its transaction, that `action` was done to `subject`.
 
-        This entry of the audit log also has `detail`, which is JSON data. It is `about` these
-        projects, by default that of the request, or about the whole tenant if they are empty.
+        This entry of the audit log also has `detail`, which is JSON data.
         """
-        entry = self.by, action, subject, detail
-        projects = [self.scope.project] if about is None else about
-        store.also(lambda db: keys.append(db, self.key.tenant, *entry, projects))
+        entry = self.by, action, subject, detail, [self.scope.project]
+        store.also(lambda db: keys.append(db, self.key.tenant, *entry))
 
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
