@@ -61,14 +61,11 @@ def test_without_a_model_only_what_asks_a_model_is_refused(desk, session, monkey
     )
 
 
-def test_weights_are_listed_checked_and_fetched(desk, session):
+def test_weights_are_listed_and_fetched(desk, session):
     tokenizer = weights.find("minilm-tokenizer")
     wrong = desk.write("wrong.bin", "not the bytes")
     listed = session(
         ("model list", 0, "Apache-2.0"),
-        ("model check", 0),
-        (f"model check {NAME}", 1),
-        ("model check nope", 2),
         ("model fetch nope", 2),
         (f"model fetch embedded:smollm2 --from {wrong}", 5, "has other bytes than the SHA-256"),
         (f"model fetch --from {wrong} --json", 5, '"type": "WeightsError"'),
@@ -78,7 +75,7 @@ def test_weights_are_listed_checked_and_fetched(desk, session):
     assert not any(one["fetched"] for one in listed)
     (desk.folder / "cache").mkdir(exist_ok=True)
     (desk.folder / "cache" / f"{NAME}.gguf").write_bytes(b"wrong")
-    session(("model check", 1, f"✗ weights {NAME}: damaged", f"heedful model fetch {NAME}"))
+    session(("doctor", 1, f"✗ weights {NAME}: damaged", f"heedful model fetch {NAME}"))
     source = weights.default_cache() / f"{tokenizer.name}.{tokenizer.extension}"
     given = f" --from {source}" if source.is_file() else ""
     done = session((f"model fetch {tokenizer.name}{given} --json", 0))

@@ -99,8 +99,8 @@ def test_everything_comes_once_and_waits(desk, bring, form):
     assert not (desk.folder / "heedful.db").exists()
     found = tried["converted"]
     assert sorted((one["kind"], one["seen"]) for one in found["lessons"]) == lessons
-    cures = {one["row"]: one["cure"].split()[0] for one in found["refused"]}
-    assert cures == refused
+    fields = {one["row"]: one["reason"].split()[0] for one in found["refused"]}
+    assert fields == refused
     first = bring(form)
     assert (first["new"], first["known"]) == (len(lessons), 0)
     assert first["quarantined"] == tried["quarantined"] >= first["new"] == tried["new"]
@@ -147,8 +147,8 @@ def test_a_table_of_postgresql(desk, bring, postgres):
     tried, first, again = (bring("memories", secret, *way, *there) for way in ways)
     assert (first["new"], first["quarantined"], again["new"]) == (1, 1, 0)
     assert (tried["new"], tried["quarantined"]) == (1, 1)
-    cures = [one["cure"].split()[0] for one in first["converted"]["refused"]]
-    assert cures == ["project", "content"]
+    fields = [one["reason"].split()[0] for one in first["converted"]["refused"]]
+    assert fields == ["project", "content"]
     assert "hunter2" not in json.dumps([first, again])
     (held,) = bring.call("quarantine", "list", "--json", *there).json["waiting"]
     assert (held["lesson"], held["tags"], held["trust"]) == ("Index the JOIN", ["sql"], "external")

@@ -25,11 +25,11 @@ def test_why_in_words(stored):
     assert lines[3].startswith("  silent: no memory key")
     assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
     document = stored(("why lifted --json", 0)).json
-    assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]
-    first, *_, last = document["attempts"]
-    assert first["evaluation"]["findings"][0]["check"] == "contains"
-    assert ("'red' is missing" in first["feedback"], last["feedback"]) == (True, "")
-    assert document["would_change"][0]["to"] == 6
+    assert [attempt["output"] for attempt in document["made"]] == [*"abcde"]
+    assert document["made"][0]["evaluation"]["findings"][0]["check"] == "contains"
+    assert "'red' is missing" in document["decisions"][0]["verdict"]["feedback"]
+    assert document["lines"][-1]["decided"].startswith("stopped by attempts")
+    assert document["would_change"][0].startswith("attempts.limit 6 instead of 4")
 
 
 def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):

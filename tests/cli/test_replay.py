@@ -101,7 +101,7 @@ NO_LOOPS = {
     "folder": (4, "cannot be opened"),
     "empty.jsonl": (2, "empty.jsonl: it has no loop; give at least one with attempts"),
     "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
-    "lines.json": (4, "file of recorded loops must end in .jsonl"),
+    "lines.json": (4, "no database"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
 

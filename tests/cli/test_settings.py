@@ -37,12 +37,26 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "body": 2048,
         "traces": 4096, "drain": 5.0, "settled": 1.5,
         "trust": {"tool": "model"}, "forget": "9d", "pins": {"a/*": ["brief"]}, "outcomes": 5,
+        "reflection_enabled": False, "reflection_mode": "lite",
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
         monkeypatch.setenv(f"HEEDFUL_{name.upper()}", text)
     assert settings().model_dump() == given
+
+
+def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):
+    Path("heedful.toml").write_text('reflection_enabled = true\nreflection_mode = "full"\n')
+    monkeypatch.setenv("REFLECTIVE_MEMORY_ENABLED", "0")
+    monkeypatch.setenv("REFLECTIVE_MEMORY_MODE", "lite")
+    assert (settings().reflection_enabled, settings().reflection_mode) == (False, "lite")
+    monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", "true")
+    monkeypatch.setenv("REFLECTIVE_MEMORY_MODE", "half")
+    with pytest.raises(UsageError, match="REFLECTIVE_MEMORY_MODE in the environment is 'half'"):
+        settings()
+    monkeypatch.setenv("HEEDFUL_REFLECTION_MODE", "full")
+    assert (settings().reflection_enabled, settings().reflection_mode) == (True, "full")
 
 
 WRONG = [

@@ -13,7 +13,6 @@ import pytest
 
 from heedful import compat
 from heedful.compat.reflections import (
-    Reflections,
     generate_reflection,
     query_reflections,
     store_reflection,
@@ -314,27 +313,3 @@ def test_what_an_engine_cannot_use_is_said(store, wrong):
     with pytest.raises(InvalidInput) as caught:
         do(compat.ReflectionEngine(**options).generate_reflection(SPOKEN))
     assert caught.value.field == wrong
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"PATH": "/bin"}, Reflections(True, "full")),
-        ({"HEEDFUL_REFLECTION_ENABLED": " False "}, Reflections(False, "full")),
-        ({"heedful_reflection_mode": "LITE"}, Reflections(True, "lite")),
-        (
-            {"REFLECTIVE_MEMORY_ENABLED": "0", "REFLECTIVE_MEMORY_MODE": "lite"},
-            Reflections(False, "lite"),
-        ),
-        ({"HEEDFUL_REFLECTION_MODE": "full", "REFLECTIVE_MEMORY_MODE": "lite"}, Reflections()),
-        ({"HEEDFUL_REFLECTION_ENABLED": False}, Reflections(False)),
-    ],
-)
-def test_settings_are_read_from_a_mapping_under_new_names_and_older_ones(settings, expected):
-    assert Reflections.of(settings) == expected
-
-
-@pytest.mark.parametrize(("field", "wrong"), [("enabled", "maybe"), ("mode", "half")])
-def test_a_setting_that_means_nothing_is_refused(field, wrong):
-    with pytest.raises(InvalidInput, match=wrong):
-        Reflections.of({f"HEEDFUL_REFLECTION_{field}": wrong})

@@ -60,43 +60,7 @@ def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any
     return answers
 
 
-# -- the documented answer
-
-
-def test_the_documented_completion_has_the_documented_answer(store):
-    answer = done(store, "loop_001", **FIRST)
-    shapes.has(answer, shapes.COMPLETED)
-    answer.pop("timestamp")
-    assert answer == {
-        "status": "success",
-        "loop_id": "loop_001",
-        "reflection_result": {
-            "alignment_score": 0.72,
-            "drift_score": 0.28,
-            "summary_valid": True,
-            "reflection_persona": "SAGE",
-            "bias_echo": False,
-            "repeated_tags": [],
-            "repetition_counts": {},
-            "reflection_fatigue": 0.0,
-            "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": [TAG]}}},
-        },
-        "decision_result": {
-            "decision": "rerun",
-            "original_loop_id": "loop_001",
-            "new_loop_id": "loop_001_r1",
-            "rerun_reason": "alignment_threshold_not_met",
-            "rerun_reason_detail": "Triggered by alignment, drift",
-            "rerun_trigger": ["alignment", "drift"],
-            "rerun_number": 1,
-            "rerun_count": 1,
-            "max_reruns": 3,
-            "force_finalize": False,
-            "overridden": False,
-            "overridden_by": None,
-        },
-        "orchestrator_persona": "SAGE",
-    }
+# -- the answer
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.compat import LoopGuardrails, Reflections
+from heedful.compat import LoopGuardrails
 from heedful.service.app import EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.checks.support import wise
@@ -146,8 +146,7 @@ def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
 @pytest.mark.sqlite
 def test_the_settings_of_the_service_count(tmp_path):
     guardrails = LoopGuardrails(max_reruns=1)
-    off = Reflections.of({"REFLECTIVE_MEMORY_ENABLED": "false"})
-    with served(tmp_path, guardrails=guardrails, reflections=off) as api:
+    with served(tmp_path, guardrails=guardrails, reflections=False) as api:
         first = completed(api, **POOR, orchestrator_persona=None)
         assert first["orchestrator_persona"] == "SAGE"
         assert decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"

@@ -92,17 +92,6 @@ def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api, name):
         refused(asked(api, name, key, project_id="other"), name, "forbidden")
 
 
-def test_whoever_is_bound_to_projects_revokes_keys_of_these_alone(api):
-    bound = api.key("admin")
-    for projects in ((), ("main", "other")):
-        one = api.key("read", projects=projects).split("_")[1]
-        problem(api.delete(f"/v1/keys/{one}", key=bound), 403, "forbidden")
-        free = api.key("admin", projects=())
-        shown = {item["id"]: item for item in api.get("/v1/keys", key=free).json()["items"]}
-        assert shown[one]["revoked"] is None
-        assert api.delete(f"/v1/keys/{one}", key=free).json()["revoked"]
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_route_says_what_it_does_with_an_example_that_fits(name):
     operation, path = OPERATIONS[name], name.split()[1]

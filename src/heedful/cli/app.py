@@ -51,7 +51,7 @@ GROUPS = {
     },
     "Set up and serve": {
         "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
-        "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
+        "model": ("doctor:models", "Fetch and list the weights of embedded models."),
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
@@ -60,21 +59,20 @@ class Sign:
 def doctor() -> int:
     """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a check fails.
 
-    It checks Python, SQLite, packages and keys of the model, weights and the database.
+    It checks SQLite, packages and keys of the model, weights and the database.
     """
     values = config.settings()
     signs, needed = [*_machine(values)], weights.needed(values.model)
     for one in weights.known():
+        state = drive(weights.check(one, values.cache))
         embeds = values.embedder == "minilm" and one.name in weights.EMBEDDER
-        signs.append(_check_weights(one, values.cache, embeds or one == needed))
+        well = state.kind == "good" or (state.kind == "absent" and not embeds and one != needed)
+        todo = f"heedful model fetch {one.name}"
+        signs.append(Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo))
     try:
         signs += _database(values)
     except (HeedfulError, OSError) as error:
         signs.append(Sign("database", False, f"{shown(values.db)}: {error}"))
-    return _report(signs)
-
-
-def _report(signs: Sequence[Sign]) -> int:
     well = all(sign.well for sign in signs)
     lines = []
     for sign in signs:
@@ -85,8 +83,6 @@ def _report(signs: Sequence[Sign]) -> int:
 
 
 def _machine(values: config.Settings) -> Iterator[Sign]:
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
         (fts5,) = db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()
     well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
@@ -109,13 +105,6 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("recall", True, f"compares {how}")
     doubt = config.doubt(values)
     yield Sign("judge", not doubt, f"{values.judge}: {doubt}" if doubt else values.judge, UNFIT)
-
-
-def _check_weights(one: weights.Weights, cache: Path | None, required: bool) -> Sign:
-    state = drive(weights.check(one, cache))
-    well = state.kind == "good" or (state.kind == "absent" and not required)
-    todo = f"heedful model fetch {one.name}"
-    return Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
 def _database(values: config.Settings) -> list[Sign]:
@@ -190,14 +179,6 @@ def list_models() -> int:
     ]
     then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
     return emit(rows, columns("name is licence MB fetched"), key="weights", text=3, then=then)
-
-
-@models.command()
-def check(name: Name = None) -> int:
-    """Verify cached weights. Exits with 1 if they are damaged, or if named weights are missing."""
-    folder, required = config.settings().cache, name is not None
-    checked = [weights.find(name)] if name else weights.known()
-    return _report([_check_weights(one, folder, required) for one in checked])
 
 
 judges: Typer = group()

@@ -22,6 +22,7 @@ from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
+from heedful.service.schemas import explanation_record, loop_record
 from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
@@ -54,39 +55,14 @@ def why(
     found = settings.ask(read)
     if not isinstance(found, Report):
         explanation = loops.explained(found)
-        return answer(_document(found, explanation), *_describe(found, explanation))
+        document = {**loop_record(found), **explanation_record(explanation)}
+        return answer(document, *_describe(found, explanation))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
     page = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     document = {**run, **one.plain()} if one else found.plain()
     return answer(document, f"{about}\n\n{page}", following("ask", found.run))
-
-
-def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
-    lines = zip(stored.loop.attempts, stored.values, explanation.lines, strict=True)
-    return {
-        "id": stored.id,
-        "state": state_after(latest_verdict(stored.decisions)),
-        **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
-        "attempts": [
-            codec.to_document(attempt)
-            | {"candidate": value, "wrong": line.wrong, "decided": line.decided}
-            | {"feedback": _feedback(stored, attempt.number)}
-            for attempt, value, line in lines
-        ],
-        "best": stored.loop.best,
-        "verdicts": list(map(codec.verdict_to, stored.verdicts)),
-        "overrides": list(map(codec.to_document, stored.loop.overrides)),
-        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
-        "would_change": [
-            {"words": str(it), "what": it.what, "outcome": it.outcome, "was": it.was, "to": it.to}
-            for it in explanation.would_change
-        ],
-        "otherwise": explanation.otherwise,
-        "briefing": stored.briefing and stored.briefing.plain(),
-        "usage": codec.to_document(stored.loop.usage),
-    }
 
 
 def _feedback(stored: StoredLoop, number: int) -> str:
@@ -270,16 +246,10 @@ LOOPS = columns(
 )
 
 
-def list_loops(
-    run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
-    limit: settings.Limit = 50,
-) -> int:
+def list_loops(limit: settings.Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
-    prefix = f"{run}/" if run else ""
-    found = settings.ask(
-        lambda memory: memory.store.read(memory.scope, loops.newest, limit, prefix)
-    )
-    empty = f"no loop{f' of a run {run!r}' if run else ''} in {settings.where()}"
+    found = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
+    empty = f"no loop in {settings.where()}"
     rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
     return emit(rows, LOOPS, key="loops", text=4, empty=empty)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Context, Option, Typer
 
@@ -20,7 +20,7 @@ from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
-from heedful.errors import ModelError, ModelUnavailable, NotFound, UsageError
+from heedful.errors import ModelError, ModelUnavailable, NotFound, TraceFileError, UsageError
 from heedful.lessons.consolidate import VETOES
 from heedful.lessons.lesson import ORDER
 from heedful.lessons.proof import Proof
@@ -290,13 +290,14 @@ def proof(
     return answer({"pooled": whole, "lessons": lessons, **rest}, words, following(*then))
 
 
+Author = Literal["external", "operator"]
 AGAIN = "heedful reflect --waiting tries again"
 NAME = 60
 
 
 @dataclass
 class Result:
-    """What reflecting on an episode gave: `reflected`, or the model's `error`, or neither."""
+    """What reflecting gave: `reflected`, or an `error` of the model or the file, or neither."""
 
     name: str
     episode: Episode | None = None
@@ -307,7 +308,7 @@ class Result:
 def reflect(
     files: Annotated[list[Path] | None, Argument(help="Files of traces.")] = None,
     waiting: Annotated[bool, Option("--waiting", help="Reflect on stored episodes.")] = False,
-    trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
+    trust: Annotated[Author, Option(help="Who wrote the tasks.")] = "external",
     keep: Annotated[bool, Option("--store/--no-store", help="Store the lessons.")] = True,
 ) -> int:
     """List what failed in runs of agents, with the events that prove it, and learn from it.
@@ -317,12 +318,9 @@ def reflect(
     """
     if bool(files) == waiting:
         raise UsageError("give files of traces, or --waiting for what failed before")
-    if trust not in ("external", "operator"):
-        raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     values, results = config.settings(), list[Result]()
     model = "model" in output.call().options and values.model != config.NONE
-    damage: UsageError | None = None
 
     async def work(store: Store) -> None:
         options: Any = {"memory": config.memory_of(values, store)}
@@ -338,20 +336,21 @@ def reflect(
                 output.progress().counted("reflecting", len(results), 0, "episodes")
 
     rest = "stopped; what was reflected on is kept, the same command does the rest"
-    try:
-        config.ask_store(values, work, new=bool(files), stopped=rest)
-    except UsageError as error:
-        damage = error
-    return _report(results, damage)
+    config.ask_store(values, work, new=bool(files), stopped=rest)
+    return _report(results)
 
 
 async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Result]:
     for file in files:
         number = 0
-        for number, episode in enumerate(read(file), 1):
-            name = f"{file.name}:{clean(episode.id, NAME) or number}"
-            work = learn.reflect(episode, on_model_error="raise", **options)
-            yield await _result(name, work, episode)
+        try:
+            for number, episode in enumerate(read(file), 1):
+                name = f"{file.name}:{clean(episode.id, NAME) or number}"
+                work = learn.reflect(episode, on_model_error="raise", **options)
+                yield await _result(name, work, episode)
+        except TraceFileError as error:  # what stands before the damage is reflected on
+            yield Result(file.name, error=str(error))
+            continue
         if not number:
             yield Result(file.name)
 
@@ -378,7 +377,7 @@ async def _result(
     return Result(name if episode or not found else found.reflection.source, episode, found)
 
 
-def _report(results: Sequence[Result], damage: UsageError | None) -> int:
+def _report(results: Sequence[Result]) -> int:
     some = [one.reflected for one in results if one.reflected is not None]
     new = [one for one in some if one.stored and not (one.known or one.again)]
     known = sum(bool(one.known or one.again) and not one.busy for one in some)
@@ -391,11 +390,10 @@ def _report(results: Sequence[Result], damage: UsageError | None) -> int:
     if then and any(one.release for one in new):
         then = following("quarantine", "list")
     record = {"episodes": list(map(_document, results)), "failed": failed}
-    if damage is None or not output.call().json:
-        answer(record, page("reflect", results=results, again=AGAIN), words, then)
+    answer(record, page("reflect", results=results, again=AGAIN), words, then)
     if failed and not output.call().json:
-        output.say(f"heedful: {AGAIN}")
-    return int(failed > 0) if damage is None else output.report_error(damage, **record)
+        output.say(f"heedful: where a model failed, {AGAIN}")
+    return int(failed > 0)
 
 
 def _document(result: Result) -> dict[str, Any]:

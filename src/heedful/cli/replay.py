@@ -18,7 +18,7 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import Table, answer, columns, counted
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
-from heedful.errors import InvalidInput, LineError, NotFound, StoreCorrupt, UsageError
+from heedful.errors import InvalidInput, LineError, NotFound, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
@@ -167,12 +167,7 @@ def read_records(source: str | None) -> list[RecordedLoop]:
         return read_file(Path(source))
     values = config.settings(db=source)
     scope = config.scope_of(values)
-    try:
-        newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
-    except StoreCorrupt as error:
-        if source is not None:
-            error.add_note("the name of a file of recorded loops must end in .jsonl")
-        raise
+    newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     records = loops.recorded(newest)
     if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"

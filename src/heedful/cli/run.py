@@ -38,7 +38,6 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
-MOST_LINES = 20
 REPORTS = "reports"  # the folder of the report pages
 ON_PAGE = 200  # tasks on a report page
 # Errors of one task, after which other tasks continue. Other model errors would hit them too.
@@ -247,20 +246,11 @@ def _sums(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
-    groups = dict.fromkeys(row.group for row in rows)
-    parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
-    lines = [*(parts if len(parts) > 1 else []), (job.name, rows)]
-    cells = [{"run": label, **_sums(part)} for label, part in lines]
-    yield Table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
-    failed = [row for row in rows if not row.passed]
-    for row in failed[:MOST_LINES]:
-        attempts = counted(row.attempts, "attempt")
-        yield f"✗ {clean(row.id, 80)}: stopped by {row.stopped_by} after {attempts}"
-    if failed[MOST_LINES:]:
-        yield f"and {len(failed) - MOST_LINES} more"
+    cells = {"run": job.name, **_sums(rows)}
+    yield Table({"": "run", **output.columns(" ".join(_sums(rows)))}, [cells])
     if job.page is not None:
         yield f"report {job.page}"
-    if failed:
+    if failed := [row for row in rows if not row.passed]:
         yield f"\n{following('why', failed[0].loop, db=job.settings.db)}"
 
 

@@ -26,7 +26,6 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, following, say, show, when
 from heedful.compat.guardrails import LoopGuardrails
-from heedful.compat.reflections import Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
@@ -35,7 +34,7 @@ from heedful.memory.reflect import Patience
 from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Resources, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, keys, lessons, shown
-from heedful.store.store import Effects, Store, also
+from heedful.store.store import Store
 from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
@@ -109,20 +108,16 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
     """Create the setup of the service from the settings. Raises UsageError."""
     model = config.model_here(values)
     return Setup(
-        store,
         scope=config.scope_of(values),
-        embedder=config.embedder_of(values),
         model=model,
         judge=(values.judge == values.model and model) or config.open_here(config.judging(values)),
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
         pins=values.pins,
-        holdout=values.holdout,
-        max_entries=values.max_entries,
-        trust=values.trust,
         limits=Limits(**values.model_dump(include={"body", "traces", "rate", "outcomes"})),
-        reflections=Reflections.of(os.environ),
+        reflections=values.reflection_enabled,
         guardrails=LoopGuardrails.of(os.environ),
+        **config.resources(values, store),
     )
 
 
@@ -139,13 +134,18 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         parts = {one.name: getattr(setup, one.name) for one in fields(Resources)}
-        limits = asdict(setup.reflections)
-        tools = Tools(**parts, **limits, patience=Patience(values.settled))
+        tools = Tools(**parts, **_limits(values))
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):
         if model is not None:
             await model.close()
+
+
+def _limits(values: config.Settings) -> dict[str, Any]:
+    """Return what the settings say about the jobs of a service or worker."""
+    when = Patience(values.settled)
+    return {"enabled": values.reflection_enabled, "mode": values.reflection_mode, "patience": when}
 
 
 def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
@@ -234,8 +234,7 @@ def worker(
         "loops": dict(map(_loop, drives or ())),
         "unused_for": None if unused_for is None else config.seconds("--unused-for", unused_for),
         "keep": keep,
-        "patience": Patience(values.settled),
-        **asdict(Reflections.of(os.environ)),
+        **_limits(values),
     }
     names = [one.strip() for one in queues.split(",") if one.strip()]
     for name in set(names).difference(QUEUES):
@@ -268,9 +267,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             model: Any = await stack.enter_async_context(config.model_of(values))
         elif (model := config.model_here(values)) is not None:
             stack.push_async_callback(model.close)
-        embedder = config.embedder_of(values)
-        bounds = values.holdout, values.max_entries, values.trust
-        tools = Tools(store, model, embedder, *bounds, **limits)
+        tools = Tools(model=model, **config.resources(values, store), **limits)
         if not once:
             many = counted(options["concurrency"], "job")
             say(f"runs the jobs of {shown(values.db)}, {many} at a time; Ctrl-C or SIGTERM ends it")
@@ -284,7 +281,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
             else:
                 work = LocalQueue(tools, listener=listener, **options)
                 await sweep(work, tools)
-                for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
+                for scope in await store.read(Scope(), lessons.scopes) if tools.embedder else ():
                     await work.defer("embed", scope)
                 await work.drain()
         finally:
@@ -326,7 +323,6 @@ service_keys: Typer = group()
 audit: Typer = group()
 BY = "the command line"
 StoreWork = Callable[[Store, Scope], Awaitable[T]]
-Entry = tuple[str, str, dict[str, Any], list[str]]  # action, subject, details and projects
 KEYS = columns(
     "name may projects key made ends",
     projects=lambda key: key.projects or "all",
@@ -337,17 +333,10 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(work: StoreWork[T], entry: Entry | None = None, *, new: bool = False) -> T:
-    """Return the result of `work`; the audit `entry` is written in the transaction of `work`."""
+def _ask(work: StoreWork[T], *, new: bool = False) -> T:
+    """Return the result of `work` for the tenant of the settings."""
     values = config.settings()
-
-    async def call(store: Store) -> T:
-        with Effects():
-            if entry is not None:
-                also(lambda db: keys.append(db, values.tenant, BY, *entry))
-            return await work(store, Scope(values.tenant))
-
-    return config.ask_store(values, call, new=new)
+    return config.ask_store(values, lambda store: work(store, Scope(values.tenant)), new=new)
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
@@ -364,17 +353,17 @@ def create(
     """Create a key and print it. It is shown only once: only a hash of its secret is stored.
 
     read: loops, lessons, quarantine. recall: the same without quarantine. write: report attempts
-    and episodes, remember. approve: overrides, and rulings on quarantine. admin: keys and the
-    audit.
+    and episodes, remember. approve: overrides, and rulings on quarantine. admin: list the
+    keys and the audit.
     """
     until = None if expires is None else time.time() + config.seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
-    given: dict[str, Any] = {"id": keys.new_id(), "projects": project or [], "may": rights}
+    given: dict[str, Any] = {"projects": project or [], "may": rights, "expires": until}
 
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:
-        return keys.create(store, scope.tenant, name, by=BY, expires=until, **given)
+        return keys.create(store, scope.tenant, name, by=BY, **given)
 
-    key, secret = _ask(make, ("key.create", name, given, project or []), new=True)
+    key, secret = _ask(make, new=True)
     where = f"{', '.join(key.projects) or 'all projects'} of tenant {config.settings().tenant}"
     words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
     then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
@@ -392,8 +381,7 @@ def list_keys() -> int:
 @service_keys.command()
 def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
     """Revoke a key: every service refuses it. `quarantine revoke` then removes what it wrote."""
-    entry: Entry = ("key.revoke", keys.id_of(id), {}, [])
-    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id), entry)
+    key = _ask(lambda store, scope: store.write(scope, keys.revoke, id, BY))
     then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 

@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections import ChainMap
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
 from heedful.cli.output import call, drive, fetched
-from heedful.errors import InvalidInput, NotFound, UnknownName, UsageError
+from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model, weights
@@ -33,6 +33,11 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 PREFIX = "HEEDFUL_"
+# Variables of an earlier system.
+OLDER = {
+    "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
+    "reflection_mode": "REFLECTIVE_MEMORY_MODE",
+}
 DATABASE = "heedful.db"
 LONGEST = 1000  # characters of a policy as text
 POLICY = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
@@ -52,17 +57,6 @@ Texts = list[str] | None
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Keep the most useful lessons.")]
 UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
-
-
-def one_of(kind: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
-    """Return a callback for an option with one of these `names`; it raises UnknownName."""
-
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in names:
-            raise UnknownName(kind, value, names)
-        return value
-
-    return check
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -86,7 +80,8 @@ class Settings(BaseModel):
     says which checks, goals and keys measure the loops of a project. `outcomes` of a key count in
     the proof on one day. `rate` is in requests a second for each key, `body` and `traces` are in
     bytes, `drain` is in seconds. A trace is complete `settled` seconds after its last span, if its
-    root has ended.
+    root has ended. Without `reflection_enabled`, service and workers neither reflect nor dream;
+    with the `reflection_mode` "lite" they dream only on request.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -122,6 +117,8 @@ class Settings(BaseModel):
     settled: float = Field(15.0, gt=0, le=3600, allow_inf_nan=False)
     traces: int = Field(16 * MIB, ge=1024, le=1024 * MIB)
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
+    reflection_enabled: bool = True
+    reflection_mode: Literal["lite", "full"] = "full"
 
 
 def settings(**options: Any) -> Settings:
@@ -182,9 +179,11 @@ def prepare(db: str) -> str:
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Map each origin of settings to its values. Later origins take precedence."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
+    older = {name: os.environ.get(variable) for name, variable in OLDER.items()}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
         "{field} in heedful.toml": _table("heedful.toml"),
+        "{older} in the environment": {k: v for k, v in older.items() if v},
         f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
         "--{option}": {name: value for name, value in options.items() if value is not None},
     }
@@ -192,7 +191,8 @@ def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
     place = [place for place, values in places.items() if field in values][-1]
-    return place.format(field=field, FIELD=field.upper(), option=field.replace("_", "-"))
+    names = {"FIELD": field.upper(), "option": field.replace("_", "-"), "older": OLDER.get(field)}
+    return place.format(field=field, **names)
 
 
 def wrong(error: Any, allowed: str = "") -> str:
@@ -355,8 +355,13 @@ def look_here() -> None:
 
 def memory_of(values: Settings, store: Store) -> Memory:
     """Return the memory of the scope, with the embedder of the settings."""
-    bounds: Any = {"max_entries": values.max_entries, "trust": values.trust}
-    return Memory(store, scope_of(values), embedder_of(values), values.holdout, **bounds)
+    return Memory(scope=scope_of(values), **resources(values, store))
+
+
+def resources(values: Settings, store: Store) -> dict[str, Any]:
+    """Return the arguments of a memory that the settings state, for any scope."""
+    bounds = values.model_dump(include={"holdout", "max_entries", "trust"})
+    return {"store": store, "embedder": embedder_of(values), **bounds}
 
 
 def embedder_of(values: Settings) -> Embedder | None:

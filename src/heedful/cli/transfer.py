@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
@@ -32,15 +32,14 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
     return answer({"file": str(file), **asdict(done)}, words, then)
 
 
-FORMS = settings.one_of("form", get_args(Form))
-FROM = Option("--from", callback=FORMS, help="What the file of an earlier system holds.")
+FROM = Option("--from", help="What the file of an earlier system holds.")
 CONVERTED = columns("lesson kind tags seen", lesson="text")
-REFUSED = columns("reason cure row")
+REFUSED = columns("reason row")
 
 
 def import_(
     file: Annotated[str, Argument(help="The file to read.")],
-    form: Annotated[str | None, FROM] = None,
+    form: Annotated[Form | None, FROM] = None,
     trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
@@ -64,7 +63,7 @@ def import_(
         source: Any = file
         with TemporaryFile() as converted:
             if form:
-                made = await convert(cast(Form, form), source, converted, memory.scope)
+                made = await convert(form, source, converted, memory.scope)
                 source = converted
             return await memory.import_(source, **options)
 
@@ -79,7 +78,7 @@ def import_(
     texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
     lines = [
         *shorten(CONVERTED, made.lessons if made and dry_run else (), text=3),
-        *shorten(REFUSED, made.refused if made else (), text=2),
+        *shorten(REFUSED, made.refused if made else (), text=1),
         output.page("import", made=made, done=done, dry_run=dry_run, by=by, **texts),
     ]
     record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}
@@ -88,8 +87,7 @@ def import_(
 
 
 db: Typer = group()
-PARTS = settings.one_of("part", ("pre", "post", "all"))
-PART = Option(callback=PARTS, help="pre: before an update; post: after it.")
+Part = Literal["pre", "post", "all"]
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
@@ -116,7 +114,7 @@ def copy_(
 
 
 def migrate(
-    part: Annotated[str, PART] = "all",
+    part: Annotated[Part, Option(help="pre: before an update; post: after it.")] = "all",
     role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
 ) -> int:
     """Update the schema of a PostgreSQL database, in one transaction.
@@ -131,7 +129,7 @@ def migrate(
     needs_psycopg()
     from heedful.store import postgres
 
-    done = postgres.migrate(url, cast(postgres.Part, part), role)
+    done = postgres.migrate(url, part, role)
     applied, waiting = ([one._asdict() for one in steps] for steps in (done.applied, done.waiting))
     record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
     words = f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} applied"

@@ -17,8 +17,8 @@ _NAMES = {
     "refining": "GuardrailCheckResult StageGuardrail StageGuardrailReport check_convergence "
     "has_converged improvement_score run_iteration",
     "reflections": "ErrorCategory ErrorInfo Event EventType OutcomeType ReflectionContext "
-    "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflections generate_reflection "
-    "Reflector query_reflections store_reflection",
+    "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflector generate_reflection "
+    "query_reflections store_reflection",
 }
 _HOMES = {
     name: f"heedful.compat.{home}" for home, names in _NAMES.items() for name in names.split()

@@ -43,20 +43,17 @@ class RefusedRow:
 
     row: int
     reason: str
-    cure: str
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """What a conversion read and wrote.
 
-    `rows` counts all rows, and `empty` the traces that teach nothing. `shortened` counts the rows
-    with a text of which only the first `LONGEST` characters are kept. `lessons` are plain data.
+    `rows` counts all rows, and `empty` the traces that teach nothing. `lessons` are plain data.
     """
 
     rows: int
     empty: int
-    shortened: int
     refused: tuple[RefusedRow, ...]
     lessons: Sequence[Mapping[str, Any]]
 
@@ -90,7 +87,7 @@ def _convert(
     form: Form, source: str | BinaryIO, scope: Scope, found: list[tuple[float, Reflection]]
 ) -> Conversion:
     """Add to `found` the lessons with their times; the time is 0 if it is unknown."""
-    rows = empty = shortened = 0
+    rows = empty = 0
     refused: list[RefusedRow] = []
     row: Row = {}
     for number, raw in _rows(form, source):
@@ -101,19 +98,17 @@ def _convert(
             at = seconds(time.isoformat() if isinstance(time, datetime) else time) or 0.0
             lessons = FORMS[form][1](row)
         except InvalidInput as error:
-            reason = str(error).removesuffix(f"; it must be {error.allowed}")
-            refused.append(RefusedRow(number, reason, f"{error.field} must be {error.allowed}"))
+            refused.append(RefusedRow(number, str(error)))
             continue
         found += [(at, lesson) for lesson in lessons]
         empty += not lessons
-        shortened += any(isinstance(one, str) and len(one) > LONGEST for one in row.values())
     if rows == len(refused):
         name = shown(source) if isinstance(source, str) else "the input"
-        first = refused[0] if refused else RefusedRow(0, "it is empty", "check the file")
+        first = refused[0] if refused else RefusedRow(0, "it is empty; check the file")
         fields = f"; its fields are {clean(', '.join(map(str, row)), 200)}" if row else ""
-        what = f"no row can be imported ({first.reason}): {first.cure}{fields}"
+        what = f"no row can be imported ({first.reason}){fields}"
         raise LineError(name, first.row, what)
-    return Conversion(rows, empty, shortened, tuple(refused), ())
+    return Conversion(rows, empty, tuple(refused), ())
 
 
 def _rows(form: Form, source: str | BinaryIO) -> Iterator[tuple[int, Any]]:

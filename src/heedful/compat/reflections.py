@@ -35,43 +35,6 @@ STORE = "heedful.db"
 STORED = ("state", "trust", "release")
 Method = Callable[..., Coroutine[Any, Any, Any]]
 UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
-TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
-TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
-
-
-@dataclass(frozen=True, slots=True)
-class Reflections:
-    """Settings of a host: whether it reflects, and when it consolidates its memory.
-
-    With `mode` "lite" it consolidates only on demand, with "full" also periodically. The host must
-    start reflection and consolidation, because heedful never does so by itself. Raises
-    InvalidInput.
-    """
-
-    enabled: bool = True
-    mode: str = "full"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.enabled, bool):
-            raise InvalidInput("enabled", self.enabled, "true or false")
-        if self.mode not in ("lite", "full"):
-            raise InvalidInput("mode", self.mode, "lite or full")
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Reflections:
-        """Read HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE from a mapping.
-
-        The older names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE work, too. Names may be
-        in lower case; other names are ignored. Raises InvalidInput.
-        """
-        known = {str(name).lower(): str(value).strip().lower() for name, value in settings.items()}
-        older, newer = (
-            {name: known[prefix + name] for name in ("enabled", "mode") if prefix + name in known}
-            for prefix in ("reflective_memory_", "heedful_reflection_")
-        )
-        values: dict[str, Any] = older | newer
-        enabled = values.pop("enabled", "true")
-        return cls(TRUTHS.get(enabled, enabled), **values)
 
 
 # Plain text is taken where a member is; event types and error categories are open lists.
@@ -118,8 +81,6 @@ class ErrorInfo(Record):
     error_category: str
     error_message: str
     context: Any = None
-    error_code: str | None = None
-    tool_name: str | None = None
 
 
 @dataclass

@@ -42,7 +42,6 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def application(setup: Setup) -> FastAPI:
     """Return the service as an ASGI application. The caller must close the store of `setup`."""
-    callers = Callers(setup)
     app = FastAPI(
         title="heedful",
         version=__version__,
@@ -51,10 +50,10 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
-        middleware=[Middleware(Entrance, setup=setup, callers=callers)],
+        middleware=[Middleware(Entrance, setup=setup, callers=Callers(setup))],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
-    app.state.setup, app.state.callers = setup, callers
+    app.state.setup = setup
     for router in ROUTERS:
         error = "refusal" if router.prefix in problems.OWN else "problem"
         answers: Any = {"default": _DESCRIPTION["errors"][error]}

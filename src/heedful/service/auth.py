@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -92,17 +92,13 @@ class Caller:
             raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
         return replace(self, scope=Scope(self.key.tenant, project))
 
-    def record(
-        self, action: str, subject: str, about: Sequence[str] | None = None, **detail: Any
-    ) -> None:
+    def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write with the next write, in its transaction, that `action` was done to `subject`.
 
-        This entry of the audit log also has `detail`, which is JSON data. It is `about` these
-        projects, by default that of the request, or about the whole tenant if they are empty.
+        This entry of the audit log also has `detail`, which is JSON data.
         """
-        entry = self.by, action, subject, detail
-        projects = [self.scope.project] if about is None else about
-        store.also(lambda db: keys.append(db, self.key.tenant, *entry, projects))
+        entry = self.by, action, subject, detail, [self.scope.project]
+        store.also(lambda db: keys.append(db, self.key.tenant, *entry))
 
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
@@ -115,7 +111,7 @@ class Caller:
 class Callers:
     """Finds the caller of a request by its key, and caches each key for `KNOWN_FOR` seconds.
 
-    If another process revokes a key, this process may accept it for up to `KNOWN_FOR` seconds.
+    After `heedful key revoke`, a service may accept the key for up to `KNOWN_FOR` seconds.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -142,10 +138,6 @@ class Callers:
             raise KeyRefused("no key was sent; send it as Authorization: Bearer heedful_…")
         local = Key("", setup.scope.tenant, "local", (), MAY, "", 0.0)
         return Caller(setup, local, setup.scope)
-
-    def forget(self) -> None:
-        """Empty the cache; call this after a key was revoked."""
-        self._known.clear()
 
 
 BEARER = HTTPBearer(

@@ -8,7 +8,6 @@ it fails. `sweep` queues unfinished work, and `night` queues the daily maintenan
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import time
@@ -63,7 +62,7 @@ class Work:
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task for a scope, unless an equal job already waits in the queue.
 
-        `arguments` are texts. Raises UnknownName, InvalidInput, StoreError.
+        `arguments` are texts. Raises UnknownName, StoreError.
         """
 
     async def depth(self) -> Sequence[Depth]:
@@ -206,7 +205,7 @@ QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task to run for a scope, with arguments. Raises UnknownName, InvalidInput."""
+    """A task to run for a scope, with arguments. Raises UnknownName."""
 
     task: str
     scope: Scope
@@ -215,13 +214,6 @@ class Job:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise errors.UnknownName("task", self.task, sorted(TASKS))
-        taken = inspect.signature(self.kind.run)
-        try:
-            taken.bind(None, self.scope, **self.arguments)
-        except TypeError as error:
-            wanted = ", ".join(list(taken.parameters)[2:]) or "none"
-            what = f"{self.task}'s arguments"
-            raise errors.InvalidInput(what, dict(self.arguments), wanted) from error
 
     @property
     def kind(self) -> Task:
@@ -362,7 +354,7 @@ class LocalQueue(Work):
         self._failed: Counter[str] = Counter()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless an equal job already waits. Raises UnknownName, InvalidInput."""
+        """Queue a task, unless an equal job already waits. Raises UnknownName."""
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
             self._wait(job)

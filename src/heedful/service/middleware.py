@@ -214,8 +214,8 @@ async def answer_once(
         body = b"".join(part.get("body", b"") for part in rest)
         names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
         made = {"status": start["status"], "headers": names, "body": body.decode("latin-1")}
-        # A repeat of a failed call runs again. A secret is never stored.
-        if made["status"] < 300 and not scope["state"].get("secret"):
+        # A repeat of a failed call runs again.
+        if made["status"] < 300:
             made = _without_secrets(made)
             await store.write(tenant, keep_answer, call, made)
     headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in made["headers"]]

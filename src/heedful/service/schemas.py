@@ -16,6 +16,7 @@ from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
 from heedful.loop import codec, decide, record
+from heedful.loop.explain import Explanation
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -250,6 +251,17 @@ def loop_record(stored: StoredLoop) -> Document:
     }
 
 
+def explanation_record(why: Explanation) -> Document:
+    """Return why a loop continued and why it stopped, as a text and in parts."""
+    changes = list(map(str, why.would_change))
+    return {
+        "text": str(why),
+        "lines": why.lines,
+        "would_change": changes,
+        "otherwise": why.otherwise,
+    }
+
+
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 
@@ -419,24 +431,4 @@ class Revocation(Body):
     dry_run: bool = False
 
 
-class NewKey(Body):
-    """A key to create; without `projects` it is valid for all projects of the tenant."""
-
-    name: Name
-    projects: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
-    may: list[May] = Field(["read", "write"], min_length=1, max_length=4)
-    expires: float | None = None
-
-
-_Shown = Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
-KeyRow = Annotated[Key, _Shown]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretKey(Key):
-    """A new key; `secret` is the whole key, or null if the call is repeated."""
-
-    secret: str | None
-
-
-NewKeyAnswer = Annotated[SecretKey, _Shown]
+KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})]

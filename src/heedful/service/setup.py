@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
 from heedful.compat.guardrails import LoopGuardrails
-from heedful.compat.reflections import Reflections
 from heedful.errors import UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY
@@ -106,7 +105,8 @@ class Setup(Resources):
     loops without a policy. `pins` maps patterns such as `TENANT/PROJECT/*`, which are compared with
     tenant, project and id of a loop, to what is pinned to it: names of `checks`, which judge every
     attempt; goals; and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run
-    in processes at the same time. Raises UnknownName.
+    in processes at the same time. With `reflections` False, the service generates none. Raises
+    UnknownName.
     """
 
     scope: Scope = Scope()
@@ -116,7 +116,7 @@ class Setup(Resources):
     checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     pins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: Limits = Limits()
-    reflections: Reflections = Reflections()
+    reflections: bool = True
     guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
-from heedful.errors import Conflict, Forbidden, InvalidInput, KeyRefused, NotFound
+from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.store import SKIP, Db, Row, Store, from_row, holds
@@ -67,13 +67,10 @@ async def create(
     may: Sequence[str] = ("read", "write"),
     by: str = "",
     expires: float | None = None,
-    id: str = "",
 ) -> tuple[Key, str]:
     """Create a key; return it and its full text, which the store does not hold.
 
-    Pass an `id` from `new_id` to know the id beforehand. If an idempotent call is repeated, this
-    returns the key that the first call created, and "" as its text. Raises InvalidInput, and
-    Conflict if another key has this id.
+    Raises InvalidInput.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -87,18 +84,19 @@ async def create(
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
     name = redact(name)  # a caller may send anything
-    key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
-    made = await store.write(Scope(tenant), insert, key, _hash(secret))
-    return made, f"{made.shown}_{secret}" if made is key else ""
+    key = Key(secrets.token_hex(6), tenant, name, tuple(projects), held, by, now, expires)
+    await store.write(Scope(tenant), insert, key, _hash(secret))
+    return key, f"{key.shown}_{secret}"
 
 
 @holds("keys")
-def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
-    """Insert a key with the hash of its secret, and return the key. Raises Conflict."""
+def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
+    """Insert a key with the hash of its secret, and a row in the audit. Raises Conflict."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
     if not db.insert("key", {**asdict(key), **lists, "hash": hash}, SKIP).rowcount:
-        raise Conflict(f"a key with the id {key.id} exists; leave the id out, or give another")
-    return key
+        raise Conflict(f"a key with the id {key.id} exists; try again")
+    detail = {"id": key.id, "projects": key.projects, "may": key.may}
+    append(db, scope.tenant, key.by, "key.create", key.name, detail, key.projects)
 
 
 async def holder(store: Store, token: str) -> Key:
@@ -142,24 +140,18 @@ def newest(
 
 
 @holds("keys")
-def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
-    """Revoke a key and return it; a revoked key keeps the time of its first revocation.
+def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
+    """Revoke a key, with a row in the audit, and return it. Raises NotFound.
 
-    With `projects`, raises Forbidden if the key allows other projects. Raises NotFound.
+    A revoked key keeps the time of its first revocation.
     """
     values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
     rows = db.run("revoke_key", values).fetchall()
     if not rows:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
     key = from_row(Key, rows[0])
-    if projects and not (key.projects and set(key.projects) <= set(projects)):
-        raise Forbidden(f"key {key.shown} allows projects other than {', '.join(projects)}")
+    append(db, scope.tenant, by, "key.revoke", key.id, {}, key.projects)
     return key
-
-
-def new_id() -> str:
-    """Return a random id for a new key: 12 hex digits."""
-    return secrets.token_hex(6)
 
 
 def id_of(key: str) -> str:

@@ -226,7 +226,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     If the key lacks the permission `approve`, the lessons wait in quarantine; the command `release`
     releases them.
     """
-    if not caller.setup.reflections.enabled:
+    if not caller.setup.reflections:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
         raise Problem(503, "reflections_off", off)
     scope, memory = caller.scope, caller.memory

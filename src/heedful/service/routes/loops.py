@@ -32,7 +32,7 @@ from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.service import schemas
 from heedful.service.auth import Approving, Caller, Paged, Reading, Route, Writing
-from heedful.service.schemas import Document, loop_record, loop_verdict
+from heedful.service.schemas import Document, explanation_record, loop_record, loop_verdict
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import lessons
@@ -111,14 +111,7 @@ async def explain(id: Id, caller: Reading) -> Document:
     If nothing would have changed it, `otherwise` says why.
     """
     stored = await caller.read(loop_store.read, id)
-    why = await asyncio.to_thread(loop_store.explained, stored)
-    changes = list(map(str, why.would_change))
-    return {
-        "text": str(why),
-        "lines": why.lines,
-        "would_change": changes,
-        "otherwise": why.otherwise,
-    }
+    return explanation_record(await asyncio.to_thread(loop_store.explained, stored))
 
 
 @router.get("/loops/{id:path}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from heedful.errors import Forbidden, StoreError
+from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, Route
@@ -89,41 +88,6 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     limits = page.limit + 1, page.cursor or "", caller.key.projects
     rows = await caller.read(key_store.newest, *limits)
     return Page[schemas.KeyRow].of(rows, page.limit, "id")
-
-
-@keys_router.post("/keys", status_code=201)
-async def create(
-    body: schemas.NewKey, caller: Administering, request: Request, response: Response
-) -> schemas.NewKeyAnswer:
-    """Create a key and show its secret once; the key cannot have more permissions than yours."""
-    if caller.key.projects and not body.projects:
-        raise Forbidden("a key limited to projects makes no key for all projects; name projects")
-    for project in body.projects:
-        caller.within(project)
-    for may in body.may:
-        caller.needs(may, "read" if may == "recall" else may)
-    request.scope["state"]["secret"] = True  # the answer is not stored
-    id = key_store.new_id()
-    detail = {"id": id, "projects": list(body.projects), "may": list(body.may)}
-    caller.record("key.create", body.name, about=body.projects, **detail)
-    fields = body.model_dump(exclude={"tenant"})
-    store = caller.setup.store
-    key, secret = await key_store.create(store, caller.key.tenant, **fields, by=caller.by, id=id)
-    response.headers["Location"] = f"/v1/keys/{key.id}"
-    return schemas.SecretKey(**asdict(key), secret=secret or None)
-
-
-@keys_router.delete("/keys/{id}")
-async def revoke(id: str, caller: Administering, request: Request) -> schemas.KeyRow:
-    """Revoke a key; other processes may accept it for one more second.
-
-    A caller limited to projects can revoke only keys that are limited to these projects.
-    """
-    known, _ = await caller.read(key_store.find, key_store.id_of(id))
-    caller.record("key.revoke", key_store.id_of(id), about=known.projects if known else ())
-    revoked = await caller.write(key_store.revoke, id, caller.key.projects)
-    request.app.state.callers.forget()
-    return revoked
 
 
 @keys_router.get("/audit")
