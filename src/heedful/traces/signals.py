@@ -559,15 +559,13 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     """Return two texts; of long ones the parts that differ, with a word around them."""
     if not was or not now or max(len(was), len(now)) <= LONG:
         return was, now
-    first = count_common(was, now)
-    same = count_common(was[first:][::-1], now[first:][::-1])
-    # From the blank before the last word in common to the one after the next word in common.
-    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, first))) + 1
-    end = was.find(" ", was.find(" ", len(was) - same) + 1 or len(was))
-    end = len(was) if end < 0 else end
-    left, right = "… " if start else "", " …" if end < len(was) else ""
-    parts = was[start:end], now[start : len(now) + end - len(was)]
-    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
+    one, other = was.split(" "), now.split(" ")
+    first = max(0, count_common(one, other) - 1)
+    same = max(0, count_common(one[first:][::-1], other[first:][::-1]) - 1)
+    left, right = "… " if first else "", " …" if same else ""
+    parts = (" ".join(each[first : len(each) - same]) for each in (one, other))
+    old, new = (f"{left}{part}{right}" for part in parts)
+    return old, new
 
 
 def named_arguments(event: Event) -> dict[str, str]:
