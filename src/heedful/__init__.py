@@ -24,7 +24,7 @@ _NAMES = {
     "lessons.proof": "Comparison Effect Proof",
     "lessons.ranking": "Briefing",
     "lessons.signature": "signature",
-    "lessons.trust": "Provenance QuarantinedLesson RevocationResult Sighting",
+    "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
     "loop.decide": "Again Decision Done Policy Reasoning Standing Trigger decide reasoning",
     "loop.explain": "Change Explanation explain",
     "loop.policies": "policy",
