@@ -18,7 +18,7 @@ class Stopped:
     """An episode in which the detector speaks; `reward` is 1 where the agent solved it later."""
 
     episode: str
-    found: heedful.RepeatedStep
+    found: heedful.Signal
     arguments: str
     reward: float
 
@@ -42,7 +42,7 @@ def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
         events = trace(row)
         found = heedful.repeated_step(events, times)
         if found is not None:
-            arguments = str(events[found.calls[0]].arguments)[:SHOWN]
+            arguments = str(events[found.evidence[0]].arguments)[:SHOWN]
             episode = f"task {row['task_id']}, trial {row['trial']}"
             yield Stopped(episode, found, arguments, float(row["reward"]))
 

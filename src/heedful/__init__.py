@@ -24,7 +24,7 @@ _NAMES = {
     "lessons.proof": "Comparison Effect Proof",
     "lessons.ranking": "Briefing",
     "lessons.signature": "signature",
-    "lessons.trust": "Provenance QuarantinedLesson RevocationResult Sighting",
+    "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
     "loop.decide": "Again Decision Done Policy Reasoning Standing Trigger decide reasoning",
     "loop.explain": "Change Explanation explain",
     "loop.policies": "policy",
@@ -46,7 +46,7 @@ _NAMES = {
     "store.runs": "CheckResult Report StageAttempt StageReport",
     "store.store": "Store",
     "traces.episode": "Episode Event Fault",
-    "traces.signals": "RepeatedStep Signal repeated_step signals",
+    "traces.signals": "Signal repeated_step signals",
 }
 _HOMES = {name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()}
 # Modules that are public as a whole.

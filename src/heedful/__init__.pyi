@@ -15,7 +15,7 @@ from heedful.lessons.patterns import (Merge, Seen, Templates)
 from heedful.lessons.proof import (Comparison, Effect, Proof)
 from heedful.lessons.ranking import (Briefing)
 from heedful.lessons.signature import (signature)
-from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
+from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult)
 from heedful.loop import (policies as policies)
 from heedful.loop.decide import (Again, Decision, Done, Policy, Reasoning, Standing, Trigger,
     decide, reasoning)
@@ -41,7 +41,7 @@ from heedful.store import (open_store)
 from heedful.store.runs import (CheckResult, Report, StageAttempt, StageReport)
 from heedful.store.store import (Store)
 from heedful.traces.episode import (Episode, Event, Fault)
-from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
+from heedful.traces.signals import (Signal, repeated_step, signals)
 __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "AttemptReport",
     "Briefing", "Budget", "Candidate", "Change", "CheckResult", "Claim", "Client", "Comparison",
     "Context", "Decision", "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder",
@@ -51,11 +51,11 @@ __all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "Atte
     "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
     "Plateau", "Policy", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson",
     "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered", "Repeat",
-    "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run",
-    "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport",
-    "Standing", "Step", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer",
-    "compare", "consolidate", "context", "decide", "episode_of", "explain", "learn",
-    "learn_session", "open_loop", "open_model", "open_store", "override", "policy", "reach",
-    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
-    "self_correcting", "signals", "signature", "targeted"]
+    "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run", "Scope", "Seen",
+    "Signal", "Signature", "Spaces", "StageAttempt", "StageReport", "Standing", "Step", "Stop",
+    "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer", "compare", "consolidate",
+    "context", "decide", "episode_of", "explain", "learn", "learn_session", "open_loop",
+    "open_model", "open_store", "override", "policy", "reach", "reasoning", "reflect",
+    "reflect_waiting", "repeated_step", "replay", "run", "run_sync", "self_correcting", "signals",
+    "signature", "targeted"]
 __version__: str

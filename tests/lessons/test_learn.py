@@ -106,7 +106,12 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
         ("", "12 km", "12.0 km", "no decimal. Accepted: 12 km -> 12.0 km"),
         ("", "12 a b c d 12", "12.0 a b c d 12.0", "no decimal."),  # two places: no one line
         ("", "12 " + "km" * 60, "12.0", "no decimal."),
-        ("", "sk-" + "a" * 30, "sk-" + "b" * 30, "no decimal."),  # all that differs is secret
+        (
+            "",
+            "AKIA" + "IOSFODNN7EXAMPLE",
+            "AKIA" + "IOSFODNN7EXAMPLF",
+            "no decimal.",
+        ),  # all that differs is secret
     ],
 )
 def test_what_was_changed_is_told_where_no_fix_is_and_one_short_line_tells_it(

@@ -70,21 +70,16 @@ def test_half_of_what_age_takes_is_gone_after_90_days(age, left):
     assert worth(found(1, "a", at=NOW - age * DAY), NOW) == pytest.approx(left)
 
 
-def test_by_relevance_then_importance_then_seen_then_newer():
+def test_by_relevance_then_importance_then_verified_then_seen_then_newer():
     near = found(1, "a", cosine=0.9)
     often = found(2, "b", cosine=0.8, seen=9)
     newer = found(4, "c", cosine=0.8, seen=3)
     older = found(3, "d", cosine=0.8, seen=3)
     important = found(5, "e", cosine=0.8, importance=0.9)
-    assert ids(rank("x", [older, newer, often, important, near], 9)) == [1, 5, 2, 4, 3]
-    assert ids(rank("x", [older, newer, often, important, near], 2)) == [1, 5]
-
-
-def test_verified_goes_before_often_seen_also_for_the_same_answer():
-    verified, often = found(1, "a", verified=True), found(2, "b", verified=False, seen=9)
-    assert ids(rank("x", [replace(one, cosine=0.9) for one in (often, verified)], 9)) == [1, 2]
-    again = replace(often, example=verified.example, cosine=0.9)
-    assert ids(rank("x", [again, replace(verified, cosine=0.9)], 9)) == [1]
+    unsure = found(6, "f", cosine=0.8, verified=False, seen=99)
+    assert ids(rank("x", [older, unsure, newer, often, important, near], 9)) == [1, 5, 2, 4, 3, 6]
+    assert ids(rank("x", [older, unsure, newer, often, important, near], 2)) == [1, 5]
+    assert ids(rank("x", [replace(unsure, example=older.example), older], 9)) == [3]
 
 
 def test_the_same_example_is_said_once():

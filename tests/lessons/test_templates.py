@@ -59,8 +59,6 @@ def test_what_evidence_makes_one(what):
     (merge,) = learnt(*texts).merges()
     assert merge.group == signature("log", texts[0]).digest == merge.members[0]
     assert len(merge.members) == len({signature("log", text).digest for text in texts})
-    assert merge.why
-    assert all(merge.why)
 
 
 @pytest.mark.parametrize("what", APART)
@@ -114,16 +112,6 @@ def test_line_by_line_is_as_all_at_once(texts):
         known = known.learn(signature("log", text))
     assert known.merges() == learnt(*texts).merges()
     assert known == learnt(*texts)
-
-
-def test_a_merge_says_why():
-    (merge,) = learnt(*ONE["a place that held many"]).merges()
-    assert merge.template == "login failed for <*> here"
-    assert merge.why == ("4 values after 'for': ada, bo, cy, di",)
-    (merge,) = learnt(*ONE["masks of other kinds"]).merges()
-    assert merge.why == ("other masks",)
-    (merge,) = learnt(*(f"login failed for {name} here" for name in NAMES)).merges()
-    assert merge.why == ("8 values after 'for': ada, bo, cy, di, …",)
 
 
 def test_memory_is_bounded():

@@ -81,10 +81,10 @@ def test_coverage_is_a_share(seen_in, said, of):
         ("the cat sat on a mat", "a dog ran on a mat", "the cat sat on -> a dog ran on"),
         ("12 kg!", "12 kg", "12 kg! -> 12 kg"),
         ("kg\n", "kg", "kg\\n -> kg"),
-        ("a\n  b", "a\n    b", "  b ->     b"),
+        ("a\n  b", "a\n    b", "a\\n  b -> a\\n    b"),
         ("", "x", "(nothing) -> x"),
         ("same", "same", ""),
-        ("重量是12公斤", "重量是12公克", "重量是12公斤 -> 重量是12公克"),
+        ("重量是12公斤", "重量是12公克", "12公斤 -> 12公克"),
         ("नमस्ते दुनिया", "नमस्ते भारत", "नमस्ते दुनिया -> नमस्ते भारत"),
         ("👨‍👩‍👧 ok", "👨‍👩‍👦 ok", "👨‍👩‍👧 ok -> 👨‍👩‍👦 ok"),
         (

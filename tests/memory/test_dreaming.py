@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput, NotFound, RollbackRefused, StoreError
+from heedful.errors import InvalidInput, RollbackRefused, StoreError
 from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE, Dreams, consolidate
@@ -233,22 +233,6 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     assert set((await states(memory)).values()) == {"candidate"}
 
 
-async def test_other_scopes_are_neither_read_nor_changed(memory):
-    others = Memory(memory.store, Scope("theirs"))
-    await told(memory, TEXT)
-    await told(others, SAME, f"{SAME} now")
-    before = await dump(others)
-    dream = await consolidate(memory)
-    assert dream.nothing.startswith("too few")
-    theirs = await consolidate(others)
-    assert theirs.done
-    assert not (await memory.seen("k", SAME))
-    with pytest.raises(NotFound):
-        await Dreams(memory).rollback(theirs.id, **BY)
-    await Dreams(others).rollback(theirs.id, **BY)
-    assert (await dump(others))["reflection"] == before["reflection"]
-
-
 @pytest.mark.parametrize("at", ["unchanged", "copy_example", "copy_vector"])
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
     from heedful.store import store as named
@@ -276,14 +260,6 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
 
     with opened(path) as store:
         asyncio.run(run(Memory(store, Scope("ours"), FixedEmbedder())))
-
-
-async def test_what_waits_in_quarantine_is_merged_with_nothing(memory):
-    await told(memory, TEXT)
-    await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
-    await told(memory, SAME)
-    dream = await consolidate(memory)
-    assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
 
 
 WORDS = "weigh parcel label scale heavy never 3 5 Ada then it".split()

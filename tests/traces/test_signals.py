@@ -264,17 +264,3 @@ def test_any_trace_is_read_and_every_signal_names_events_of_it(events, outcome, 
         assert one.id == events[one.at].id
         assert one.evidence
         assert one.evidence_ids == tuple(events[at].id for at in one.evidence)
-
-
-CLOCK = (call("clock", {"zone": "local"}, agent="clerk"), result("noon"), said("Hello.", "clerk"))
-UNRELATED = st.lists(st.sampled_from([(ASKED,), CLOCK, (said("Good.", "clerk"),)]), max_size=3).map(
-    lambda parts: tuple(event for part in parts for event in part)
-)
-
-
-@given(st.sampled_from(TABLE), UNRELATED, UNRELATED)
-def test_events_that_have_nothing_to_do_with_it_remove_no_signal(row, before, after):
-    kind, events, (at, evidence), _ = row
-    padded = (*before, *events, *after)
-    moved = (at + len(before), tuple(one + len(before) for one in evidence))
-    assert moved in places(kind, *padded)

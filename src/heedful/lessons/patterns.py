@@ -27,7 +27,6 @@ WORDS = 2
 MOST_PATTERNS = 2_048
 LONGEST = 1_024
 MOST_TOKENS = 64
-SHOWN = 4
 _TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
 _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
@@ -42,12 +41,11 @@ _Key = tuple[str, str]  # error type and first word
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A group of patterns: its name, its template, the patterns' digests, and why they merge."""
+    """A group of patterns: its name, its template, and the digests of the patterns."""
 
     group: str
     template: str
     members: tuple[str, ...]
-    why: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ class Templates:
     >>> known = Templates().learn(*user)
     >>> known.group(user[3]) == user[0].digest
     True
-    >>> known.merges()[0].template, known.merges()[0].why
-    ('login failed for <*>', ("4 values after 'for': ada, bo, cy, di",))
+    >>> known.merges()[0].template
+    'login failed for <*>'
     """
 
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
@@ -109,7 +107,7 @@ class Templates:
         return None
 
     def merges(self) -> tuple[Merge, ...]:
-        """Return every group of several patterns, with the reasons."""
+        """Return every group of several patterns."""
         groups = (merge for key in self.branches for merge in self._grouped(key).values())
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
@@ -124,11 +122,10 @@ class Templates:
             rows = {tokens for tokens in parsed.values() if len(tokens) <= MOST_TOKENS}
             groups = self._groups[key] = {}
             for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
-                for template, merged, why in _grown(list(alike)):
+                for template, merged in _grown(list(alike)):
                     held = set(merged)
                     digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
-                    reasons = tuple(why) or ("other masks",)
-                    groups[template] = Merge(digests[0], " ".join(template), digests, reasons)
+                    groups[template] = Merge(digests[0], " ".join(template), digests)
         return self._groups[key]
 
 
@@ -166,8 +163,8 @@ def _words(tokens: Iterable[str]) -> int:
     return sum(1 for token in tokens if _WORD.fullmatch(token))
 
 
-def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:
-    """Group rows that differ only in particulars; yield a template, its rows and the reasons."""
+def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
+    """Group rows that differ only in particulars; yield a template and its rows."""
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
@@ -175,7 +172,7 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
         template = tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0]))
-        yield template, rows, [_reason(rows[0], at, sorted(places[at])) for at in vary]
+        yield template, rows
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
@@ -183,12 +180,6 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
         parts[row[at] if row[at] in fixed[at] or not fixed[at] else ""].append(row)
     for part in parts.values():
         yield from _grown(part)
-
-
-def _reason(row: Tokens, at: int, values: Sequence[str]) -> str:
-    more = ", …" if len(values) > SHOWN else ""
-    before = row[at - 1] if at else ""
-    return f"{len(values)} values after {before!r}: {', '.join(values[:SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

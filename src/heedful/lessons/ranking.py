@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from math import exp2, sqrt
 from typing import Any, Literal, cast, get_args
 
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, Match, Outcome
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -480,15 +479,12 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: str | int, share: floa
     """Return True, with probability `share`, if a lesson is left out of the prompt of a loop.
 
     The result depends on the arguments only, so a resumed loop gets the same result. With a share
-    of 0 nothing is withheld. A withheld lesson is not replaced. Raises InvalidInput unless 0 <=
-    share < 1.
+    of 0 nothing is withheld. A withheld lesson is not replaced.
 
     In three loops of four each lesson has its own coin, which measures what the lesson adds to the
     others. By this measure, three lessons that say the same would each seem useless. So in one loop
     of four a single coin decides about all lessons, which measures memory as a whole.
     """
-    if not 0 <= share < 1:
-        raise InvalidInput("share", share, "a probability of at least 0 and below 1")
     coin = "" if is_pooled(seed, loop_id) else f"lesson {lesson_id}"
     return _chance("withheld", seed, loop_id, coin) < share
 

@@ -58,28 +58,17 @@ TAGS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """One occurrence of an error: its text, source and trust; `at` is in seconds since 1970."""
-
-    text: str
-    source: str
-    trust: Trust
-    loop: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class Provenance:
     """The origin of an example: all its sources, and the ids of its parents and of its children.
 
-    `sightings` are the newest sightings of its lesson. `rulings` are the decisions of operators
-    about it.
+    `sightings` are the newest sightings of its lesson: `text`, `source`, `trust`, `loop`, and `at`,
+    in seconds since 1970. `rulings` are the decisions of operators about it.
     """
 
     sources: tuple[str, ...] = ()
     parents: tuple[int, ...] = ()
     children: tuple[int, ...] = ()
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[Mapping[str, Any], ...] = ()
     rulings: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
 from math import log
 
 # How many characters of a text are read, and how many of its words are returned.
@@ -112,50 +111,32 @@ def _stem(word: str) -> str:
     return word
 
 
-# How much of a difference is printed: characters of each half of a line, and lines.
+# How much of a difference is printed: characters of each half of a line, lines, and the tokens of
+# both texts that stand around a part that differs.
 WIDEST = 100
 LINES = 5
-_TOKEN = r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\S\n]+|\n|."
-# The rest of a word, and one more word of the same line.
-_BEFORE = r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z"
-_AFTER = r"\A\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
+AROUND = 2
+_LETTERS = rf"(?:[^\W{DENSE}]|[{SIGNS}])+"
+_TOKEN = rf"\s+|[{DENSE}]|(?:\d+(?:[.,]\d+)*|{_LETTERS})[^\w\s]*|[^\w\s]+"
 
 
 def difference(rejected: str, accepted: str) -> str:
     """Return a line `old -> new` for each part that differs, in any script; at most `LINES` lines.
 
-    Words, numbers, spaces and other characters are compared. Each line begins and ends with about
-    one word that both texts have.
+    Words and numbers, with the signs after them, and blanks are compared; in scripts without
+    spaces, characters. Each line begins and ends with about one word that both texts have.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
-    is 12 km -> is 12.0 km
-    km long, I think -> km long
+    is 12 km long, I think -> is 12.0 km long
     """
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
     a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
     # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
-    places = [place for tag, *place in SequenceMatcher(None, a, b).get_opcodes() if tag != "equal"]
-    at = list(accumulate(map(len, a), initial=0))
-    edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(rejected)]
-    lines: list[tuple[str, str]] = []
-    printed = -1  # the end of what the last line shows of the rejected text
-    for n, (i, k, j, m) in enumerate(places):
-        after = _found(_AFTER, rejected[at[k] : edges[2 * n + 3]])
-        was, now = f"{rejected[at[i] : at[k]]}{after}", f"{''.join(b[j:m])}{after}"
-        if at[i] == printed:
-            lines[-1] = (lines[-1][0] + was, lines[-1][1] + now)
-        else:
-            before = _found(_BEFORE, rejected[max(edges[2 * n], at[i] - 60) : at[i]])
-            lines.append((before + was, before + now))
-        printed = at[k] + len(after)
-    shown = [f"{_one_line(was)} -> {_one_line(now)}" for was, now in lines[:LINES]]
-    return "\n".join([*shown, *[f"and {len(lines) - LINES} more"] * (len(lines) > LINES)])
-
-
-def _found(pattern: str, text: str) -> str:
-    match = _compiled(pattern).search(text)
-    return match[0] if match else ""
+    groups = SequenceMatcher(None, a, b).get_grouped_opcodes(AROUND)
+    places = [(*group[0][1::2], *group[-1][2::2]) for group in groups]
+    shown = [f"{_one_line(a[i:k])} -> {_one_line(b[j:m])}" for i, j, k, m in places[:LINES]]
+    return "\n".join([*shown, *[f"and {len(places) - LINES} more"] * (len(places) > LINES)])
 
 
 def count_common(a: Sequence[str], b: Sequence[str]) -> int:
@@ -164,6 +145,6 @@ def count_common(a: Sequence[str], b: Sequence[str]) -> int:
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def _one_line(text: str) -> str:
-    text = text.replace("\n", "\\n") or "(nothing)"
+def _one_line(tokens: Sequence[str]) -> str:
+    text = "".join(tokens).replace("\n", "\\n") or "(nothing)"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -28,7 +28,7 @@ from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
 from heedful.traces.episode import LOOP, Ended, Episode, Event
-from heedful.traces.signals import NUMBER, PIECE, Course, Kind, Signal, ends, event_text
+from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
@@ -403,15 +403,13 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
         else:
             yield _step(study, last, f"Then {_action(study, last)} failed" if tries else again)
     if signal.kind == "retry":
-        mend = _mend(study, signal)
-        if mend.vain:
-            yield f"{_actions(study, mend.vain)} changed nothing.", mend.vain
-        if mend.looks:
-            yield f"{_actions(study, mend.looks)} showed what to do.", mend.looks
-        call = mend.call or "the same call"
-        how = f"it worked {mend.change}" if mend.change else f"{call} worked"
-        after = f"After {_actions(study, mend.steps)}, {how}." if mend.steps else f"Later {how}."
-        yield after, (*mend.steps, mend.at)
+        steps, vain = _between(study, signal)
+        if vain:
+            yield f"{_actions(study, vain)} changed nothing.", tuple(vain)
+        call, change = _changed(study, failed[0], signal.at)
+        how = f"it worked {change}" if change else f"{call or 'the same call'} worked"
+        after = f"After {_actions(study, steps)}, {how}." if steps else f"Later {how}."
+        yield after, (*steps, signal.at)
     elif signal.kind == "unknown_tool":
         yield f"The tool {clean(study.tool, ARGUMENT)} was not offered.", (signal.at,)
     elif signal.kind == "repeated":
@@ -498,54 +496,18 @@ def _pair(name: str, value: str, most: int = CALL) -> str:
     return f"{clean(name, ARGUMENT)} “{clean(value, most)}”".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class _Mend:
-    """The call at `at`, which worked, and the steps before it.
+def _between(study: Study, signal: Signal) -> tuple[list[int], list[int]]:
+    """Return the steps between a failed call and the one that worked, and those in vain.
 
-    `call` is that call in words, or `change` the arguments that changed; both are "" if none did.
-    `steps` made it work, `looks` showed what to change, `vain` are steps without an effect.
-    """
-
-    at: int
-    call: str
-    change: str
-    steps: tuple[int, ...]
-    looks: tuple[int, ...]
-    vain: tuple[int, ...]
-
-
-def _mend(study: Study, signal: Signal) -> _Mend:
-    """Return what made a failed call work.
-
-    If the call that worked had failed before, it was the steps since then, except those after which
-    it failed with the same error. Else it was the change of the call, with the steps of other tools
-    or with new words of the call. A step whose result has new words of a later one is a look.
+    If the call that worked had failed before, the steps after which it failed with the same error
+    were in vain.
     """
     events, tries = study.episode.events, study.failed_steps(signal)
-    at = signal.evidence[-1]
-    same = [n for n in tries if not trace.differences(events[n], events[at])]
+    same = [n for n in tries if not trace.differences(events[n], events[signal.at])]
     repeated = [pair for pair in pairwise(same) if _alike(study, *pair)]
-    between = [n for n in signal.evidence[:-1] if n < at and n not in tries]
+    between = [n for n in signal.evidence if n < signal.at and n not in tries]
     vain = [n for n in between if any(first < n < last for first, last in repeated)]
-    between = [n for n in between if n not in vain]
-    known = _lower(study.episode.task, events[tries[0]])
-    looks = [
-        n
-        for k, n in enumerate(between)
-        if any(_shows(study, n, _new_words(events[m], known)) for m in (*between[k + 1 :], at))
-    ]
-    new = {*_new_words(events[at], known)}
-    steps = [
-        n
-        for n in between
-        if n not in looks
-        and (
-            n > same[0]
-            if same
-            else events[n].tool != events[at].tool or new & {*_new_words(events[n], known)}
-        )
-    ]
-    return _Mend(at, *_changed(study, tries[0], at), tuple(steps), tuple(looks), tuple(vain))
+    return [n for n in between if n not in vain and n > min(same, default=-1)], vain
 
 
 def _changed(study: Study, first: int, at: int) -> tuple[str, str]:
@@ -556,24 +518,6 @@ def _changed(study: Study, first: int, at: int) -> tuple[str, str]:
         return _action(study, at), ""
     said = (f"without {n}" if now is None else f"with {_pair(n, now)}" for n, _, now in changes)
     return "", " and ".join(said)
-
-
-def _lower(text: str, event: Event) -> str:
-    return " ".join((text, *trace.named_arguments(event).values())).casefold()
-
-
-def _new_words(event: Event, known: str) -> list[str]:
-    """Return the arguments of a call, and words of them, that the text `known` lacks."""
-    text = _lower("", event)
-    said = (*trace.named_arguments(event).values(), *PIECE.findall(text), *_WORD.findall(text))
-    return [word for one in said if len(word := one.casefold()) > 2 and word not in known]
-
-
-def _shows(study: Study, at: int, words: Iterable[str]) -> bool:
-    """Return True if the result of a step, and not its call, has one of these words."""
-    own, result = _lower("", study.episode.events[at]), study.course.result[at]
-    text = "" if result is None else ends(event_text(study.episode.events[result])).casefold()
-    return any(word in text for word in words if word not in own)
 
 
 def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
@@ -594,9 +538,9 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         steps += _tries(study, signal)[-1:]
         rule = rule if len(steps) == 1 else _BOTH
     elif signal.kind == "retry":
-        mend = _mend(study, signal)
-        steps += [*mend.steps, *mend.looks, mend.at]
-        instead = _instead(study, mend)
+        between, _ = _between(study, signal)
+        instead = _instead(study, between, *_changed(study, steps[0], signal.at))
+        steps += [*between, signal.at]
     trust, error = study.floor(*steps), _error_of(study, steps[0])
     # The error is told if that does not make the rule less trusted.
     whose = study.floor(study.course.result[steps[0]] or steps[0])
@@ -607,13 +551,12 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
     return rule.format(call=call, other=other, tool=tool, error=error), trust
 
 
-def _instead(study: Study, mend: _Mend) -> str:
+def _instead(study: Study, steps: Sequence[int], call: str, change: str) -> str:
     """Return what worked instead of a call that failed, or ""."""
-    do = [f"do this first: {_actions(study, mend.steps)}"] if mend.steps else []
-    if call := mend.call or (mend.change and f"it {mend.change}"):
+    do = [f"do this first: {_actions(study, steps)}"] if steps else []
+    if call := call or (change and f"it {change}"):
         do.append(f"then call {call}" if do else f"call {call} instead")
-    looks = f" {_actions(study, mend.looks)} shows what to do." if mend.looks else ""
-    return f"{'; '.join(do)}.{looks}" if do else ""
+    return f"{'; '.join(do)}." if do else ""
 
 
 MAX_TOKENS = 500

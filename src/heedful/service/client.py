@@ -232,10 +232,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         error_type, text = (error_type, text) if text else ("", error_type)
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
-        lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
+        lessons, lines = tuple(answer["lessons"]), tuple(answer["lines"])
         # The service sends no text of the other patterns in the group, only their digests.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
-        group, lines = Merge("", "", members, why) if why else None, tuple(answer["lines"])
+        group = Merge("", "", members) if answer["grouped"] else None
         return Seen(answer["count"], lessons, group, lines)
 
     async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:

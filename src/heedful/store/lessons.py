@@ -520,7 +520,7 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
         tuple(row["source"] for row in found["rests_on"]),
         tuple(row["parent"] for row in parents),
         tuple(row["child"] for row in children),
-        tuple(trusts.Sighting(**dict(row)) for row in found["newest_sightings"]),
+        tuple(dict(row) for row in found["newest_sightings"]),
         tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
     )
 

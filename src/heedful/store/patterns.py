@@ -161,13 +161,13 @@ def _grouped(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]
         for row in rows
     }
     merges = _templates(error_type, rows[:MOST_PATTERNS]).merges()
-    groups = [(one.template, one.members, list(one.why), False) for one in merges]
-    groups += [(row["pattern"], (row["signature"],), [], True) for row in rows if row["apart"]]
-    for template, members, why, apart in groups:
+    groups = [(one.template, one.members, False) for one in merges]
+    groups += [(row["pattern"], (row["signature"],), True) for row in rows if row["apart"]]
+    for template, members, apart in groups:
         found = [patterns[digest] for digest in members]
         seen = sum(one["seen"] for one in found)
         group = {"error_type": error_type, "template": template, "seen": seen, "apart": apart}
-        yield {**group, "why": why, "patterns": found}
+        yield {**group, "patterns": found}
 
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.

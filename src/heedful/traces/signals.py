@@ -36,7 +36,7 @@ from heedful.traces.episode import (
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
 # What a rule yields: the decisive event, the events that prove it, the strength, a description.
-Found = Iterator[tuple[int, Sequence[int], float, str]]
+Found = tuple[int, Sequence[int], float, str]
 ANSWERS = frozenset({"tool_response", "error_event"})
 # Not said by the agent: the task, the prompts, the system around the agent.
 GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
@@ -337,36 +337,19 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedStep:
-    """A step made several times in a row; `calls` and `results` are positions among the events."""
-
-    tool: str
-    calls: tuple[int, ...]
-    results: tuple[int, ...]
-
-    @property
-    def times(self) -> int:
-        """The number of times that the step was made."""
-        return len(self.calls)
-
-    def __str__(self) -> str:
-        tool = clean(self.tool, 80) or "a tool without a name"
-        return f"{tool}: the same arguments and the same result {self.times} times in a row"
-
-
 def repeated_step(
     events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
-) -> RepeatedStep | None:
-    """Return the first step made at least `times` (2 or more) times in a row, or None.
+) -> Signal | None:
+    """Return a signal of the first step made at least `times` (2 or more) times in a row, or None.
 
     A step is a tool call with its result; two steps are equal if agent, tool, arguments (as JSON)
     and result are equal. Agents may talk in between. Anything else restarts the count: another
-    step, a user message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
+    step, a user message, a system event. Tools in `polls` are never reported. The evidence is the
+    first 20 calls; the words say how many there are. Raises InvalidInput.
 
     >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
     >>> str(repeated_step(5 * step))
-    'look: the same arguments and the same result 5 times in a row'
+    'event 2: look: the same arguments and the same result 5 times in a row'
     """
     if not isinstance(times, int) or times < 2:
         raise InvalidInput("times", times, "an integer of at least 2")
@@ -387,7 +370,10 @@ def repeated_step(
             run = [index] if key and event.tool not in polls else []
     if len(run) < times:
         return None
-    return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
+    tool = clean(events[run[0]].tool, 80) or "a tool without a name"
+    words = f"{tool}: the same arguments and the same result {len(run)} times in a row"
+    # Certain at 5 times, where a loop is stopped if nobody says otherwise.
+    return _signal(events, "repeated", (run[1], run, min(1.0, len(run) / 5), words))
 
 
 def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
@@ -448,13 +434,15 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode from its `course`."""
-    found = []
-    for kind, rule in RULES.items():
-        for at, evidence, strength, words in rule(run):
-            kept = tuple(evidence[:MOST_EVIDENCE])
-            ids = tuple(run.events[place].id for place in kept)
-            found.append(Signal(kind, at, kept, strength, words, run.events[at].id, ids))
+    found = [_signal(run.events, kind, one) for kind, rule in RULES.items() for one in rule(run)]
     return tuple(sorted(found, key=lambda signal: (signal.at, signal.kind)))
+
+
+def _signal(events: Sequence[Event], kind: Kind, found: Found) -> Signal:
+    at, evidence, strength, words = found
+    kept = tuple(evidence[:MOST_EVIDENCE])
+    ids = tuple(events[place].id for place in kept)
+    return Signal(kind, at, kept, strength, words, events[at].id, ids)
 
 
 def quote(text: str) -> str:
@@ -462,7 +450,7 @@ def quote(text: str) -> str:
     return clean(text, 120)
 
 
-def _causes(run: Course) -> Found:
+def _causes(run: Course) -> Iterator[Found]:
     """Group failures by signature, quoted name or path; yield the first failure of each group."""
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}
@@ -484,7 +472,7 @@ def _causes(run: Course) -> Found:
         yield run.step_of(first), places, len(places) / (len(places) + 1), words
 
 
-def _timeouts(run: Course) -> Found:
+def _timeouts(run: Course) -> Iterator[Found]:
     """Yield failures with the error code or exception name of a time-out."""
     for at, text in enumerate(run.failure):
         line = error_line(text) if text else ""
@@ -493,7 +481,7 @@ def _timeouts(run: Course) -> Found:
             yield run.step_of(at), (at,), 0.8, f"the call ran out of time: {quote(line)}"
 
 
-def _not_offered(run: Course) -> Found:
+def _not_offered(run: Course) -> Iterator[Found]:
     """Yield the first call of each tool that was not offered to the agent."""
     known = {*run.episode.tools}
     for at, event in enumerate(run.events if known else ()):
@@ -503,7 +491,7 @@ def _not_offered(run: Course) -> Found:
             yield at, (at,), 1.0, words
 
 
-def _retries(run: Course) -> Found:
+def _retries(run: Course) -> Iterator[Found]:
     """Yield calls that worked after the same tool had failed, with what changed in between.
 
     Of the next `AHEAD` calls of the tool, the one that is most like the failed call counts.
@@ -531,7 +519,7 @@ def _retries(run: Course) -> Found:
             yield _retry(run, tries, at)
 
 
-def _retry(run: Course, tries: Sequence[int], at: int) -> tuple[int, Sequence[int], float, str]:
+def _retry(run: Course, tries: Sequence[int], at: int) -> Found:
     changes = differences(run.events[tries[0]], run.events[at])
     became = (f"{quote(n)}: {quote(a or '')!r} became {quote(b or '')!r}" for n, a, b in changes)
     changed = "; ".join(became) or "nothing"
@@ -559,15 +547,13 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     """Return two texts; of long ones the parts that differ, with a word around them."""
     if not was or not now or max(len(was), len(now)) <= LONG:
         return was, now
-    first = count_common(was, now)
-    same = count_common(was[first:][::-1], now[first:][::-1])
-    # From the blank before the last word in common to the one after the next word in common.
-    start = was.rfind(" ", 0, max(0, was.rfind(" ", 0, first))) + 1
-    end = was.find(" ", was.find(" ", len(was) - same) + 1 or len(was))
-    end = len(was) if end < 0 else end
-    left, right = "… " if start else "", " …" if end < len(was) else ""
-    parts = was[start:end], now[start : len(now) + end - len(was)]
-    return f"{left}{parts[0]}{right}", f"{left}{parts[1]}{right}"
+    one, other = was.split(" "), now.split(" ")
+    first = max(0, count_common(one, other) - 1)
+    same = max(0, count_common(one[first:][::-1], other[first:][::-1]) - 1)
+    left, right = "… " if first else "", " …" if same else ""
+    parts = (" ".join(each[first : len(each) - same]) for each in (one, other))
+    old, new = (f"{left}{part}{right}" for part in parts)
+    return old, new
 
 
 def named_arguments(event: Event) -> dict[str, str]:
@@ -605,13 +591,12 @@ def likeness(one: str, other: str) -> float:
     return 1.0 if one == other else share if share >= 0.5 else 0.0
 
 
-def _repeated(run: Course) -> Found:
+def _repeated(run: Course) -> Iterator[Found]:
     if step := repeated_step(run.events, 3):
-        # Certain at 5 times, where `repeated_step` would stop a loop.
-        yield step.calls[1], step.calls, min(1.0, step.times / 5), str(step)
+        yield step.at, step.evidence, step.strength, step.words
 
 
-def _answer(run: Course) -> Found:
+def _answer(run: Course) -> Iterator[Found]:
     """Yield the steps where the values of a wrong answer first appeared."""
     last = run.answer
     if last is None or run.episode.outcome not in ("failure", "partial"):
@@ -630,7 +615,7 @@ def _answer(run: Course) -> Found:
         yield at, (at, last), 1.0, words
 
 
-RULES: Mapping[Kind, Callable[[Course], Found]] = {
+RULES: Mapping[Kind, Callable[[Course], Iterator[Found]]] = {
     "answer": _answer,
     "cause": _causes,
     "repeated": _repeated,

@@ -95,7 +95,7 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=R
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> Document:
-    """Return how often an error was seen, its lessons, and `why` similar errors were counted too.
+    """Return how often an error was seen, its lessons, and if others are `grouped` with it.
 
     The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
     `lines` are the errors that are known. `release` is the command that releases the lessons that
@@ -106,7 +106,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
         "signature": signature(body.error_type, redact(body.text)).digest,
         "count": answer.count,
         "lessons": answer.lessons,
-        "why": answer.group.why if answer.group else (),
+        "grouped": answer.group is not None,
         "lines": answer.lines,
         "release": answer.release,
     }
