@@ -258,9 +258,6 @@ delete from occurrence where id in (
 )
 returning reflection;
 
--- name: delete_vectors
-delete from vector where example in (select atom from json_each(:ids));
-
 -- name: delete_examples
 delete from example where id in (select atom from json_each(:ids)) returning reflection;
 
