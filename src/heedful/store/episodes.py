@@ -268,12 +268,6 @@ def replace_trace(
     return True
 
 
-def count_traces(db: Db, scope: Scope) -> tuple[int, int]:
-    """Return the number of unfinished traces, and their bytes."""
-    (row,) = db.all("count_traces", scope)
-    return int(row["traces"]), int(row["bytes"])
-
-
 @holds("traces")
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
@@ -286,7 +280,8 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    room = bounds.bytes - count_traces(db, scope)[1]
+    used = db.select("coalesce(sum(bytes), 0)", "trace", {**key_of(scope), "state": "open"})
+    room = bounds.bytes - int(used[0][0])
     for trace, group in grouped.items():
         known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         state, spans = known[0] if known else ("open", 0)
