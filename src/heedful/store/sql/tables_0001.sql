@@ -331,7 +331,6 @@ create table link (
   primary key (tenant, project, child, relation, parent)
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
-create index link_became on link (tenant, project) where relation = 'became';
 
 -- A consolidation: its report, and the time `undone` of its rollback.
 create table dream (
