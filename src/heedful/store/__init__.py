@@ -51,13 +51,14 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return the URL of a store without its user, password and parameters.
+    """Return the URL of a store without its password and its parameters.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other")
-    'postgresql://host/heedful'
+    'postgresql://erin@host/heedful'
     """
     scheme, slashes, rest = url.partition("://")
     place, _, more = rest.partition("?")
     if slashes:  # an "@" after the "?" ends a password, which may begin anywhere before it
-        rest = "..." if "@" in more else place.rpartition("@")[2]
-    return redact(scheme + slashes + rest)
+        user, at, host = place.rpartition("@")
+        rest = "..." if "@" in more else user.partition(":")[0] + at + host
+    return redact(scheme + slashes + rest)  # a user may be a token
