@@ -100,7 +100,7 @@ async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     await sent(store, [*children[1:], root])
     [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9)
     await sent(store, children[:1])
-    assert await episode_store.finish_trace(store, SCOPE, one, None) is False
+    assert await store.write(SCOPE, episode_store.finish_trace, one, None) is False
     assert len(await gather(store, SCOPE, ROOTED)) == 1
     assert (await kept(store))[0][0].digest == whole(genai()).digest
 
