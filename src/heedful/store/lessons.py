@@ -219,8 +219,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "sources": reflection.sources,
         "now": now,
     }
+    values["mark"] = mark(values["text"])
     if reflection.trust in RAISING:
-        db.run("begin_anew", {**values, "mark": mark(values["text"])})
         db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
