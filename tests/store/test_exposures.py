@@ -270,7 +270,8 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
     await write(store, [shown("a", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence)
-    assert sum(cases["check/a"].values()) == 1
+    assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
+    assert sum(cases[None].values()) == 2  # memory as a whole forgets nothing
     assert await conclude(store, {}, hurting("a")) == []  # a person decides about these words
     ((id,),) = rows(path, "select id from reflection")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
@@ -313,23 +314,4 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     assert (state, rulings) == ("candidate", [RETIRED, ("restore", "ada", "it was the model")])
     await write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
-
-
-@pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
-async def test_what_is_brought_back_begins_anew(store, path, words):
-    await write(store, lessons=[said("model")])
-    ((id,),) = rows(path, "select id from reflection")
-    await write(store, [shown("a", "before")], Outcome("before", False, 1))
-    await conclude(store, {}, hurting("a"))
-    if words is None:
-        await restore(store, id, "ada", "")
-    else:
-        await write(store, lessons=[said("operator", WORDS)])
-    await write(store, [shown("a", "after")], Outcome("after", True, 1))
-    found, _ = await store.read(SCOPE, evidence)
-    assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-    assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
-    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
-    await conclude(store, {}, hurting("a"))
-    await restore(store, id, "ada", "")
-    assert now(path)[0] == "candidate"
+    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
