@@ -30,7 +30,7 @@ from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store.records import Head, JournalEntry, Kind, StageHead, StoredLoop
+from heedful.store.records import Head, JournalEntry, Kind, StageHead
 from heedful.store.store import Store
 
 C = TypeVar("C")
@@ -293,32 +293,28 @@ class Run(Generic[C]):
         """Return the state that the journal holds, or the state of a new loop."""
         if self.stage is not None:
             self._recorder.checks = self.stage.checks
-        if not self._journal.durable:  # nothing to read: half the time
-            self._began = self._began or time.time()
-            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-            await self._recorder.opened(state.loop, state.verdict, answered=False)
-            return state
-        kind: Kind = "loop" if self.stage is None else "stage"
-        goals = [codec.to_document(goal) for goal in self._goals]
-        policy, key = codec.policy_to(self.policy), self.memory_key or ""
-        head = Head(self.task, goals, policy, None, kind, self.stage, key)
-        stored = await self._journal.open(head)
-        now = self._began = self._began or (stored.created if stored else time.time())
-        self._recorder.briefing = stored.briefing if stored else None
-        if stored is None:
-            stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
-        if self.data is None:
-            self.data = stored.head.context
-        loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-        if any(map(stop.counts_scope, self.policy.rules)):
-            loop = replace(loop, echoes=await self._journal.echoes())
-        answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
-        produced = None if answer is None else Produced.of(answer)
-        values = objects(self._generate, stored.values)
-        if produced is not None:
-            produced = replace(produced, values=objects(self._generate, produced.values))
-        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
-        await self._recorder.opened(loop, state.verdict, answered=answer is not None)
+        state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
+        stored = None
+        if self._journal.durable:
+            kind: Kind = "loop" if self.stage is None else "stage"
+            goals = [codec.to_document(goal) for goal in self._goals]
+            policy, key = codec.policy_to(self.policy), self.memory_key or ""
+            head = Head(self.task, goals, policy, None, kind, self.stage, key)
+            stored = await self._journal.open(head)
+        self._began = self._began or (stored.created if stored else time.time())
+        if stored is not None:
+            self._recorder.briefing = stored.briefing
+            self.data = stored.head.context if self.data is None else self.data
+            answer = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
+            produced = None if answer is None else Produced.of(answer)
+            if produced is not None:
+                produced = replace(produced, values=objects(self._generate, produced.values))
+            loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
+            last = decide.latest_verdict(stored.decisions)
+            state = _State(loop, objects(self._generate, stored.values), last, produced)
+        if self._journal.durable and any(map(stop.counts_scope, self.policy.rules)):
+            state = replace(state, loop=replace(state.loop, echoes=await self._journal.echoes()))
+        await self._recorder.opened(state.loop, state.verdict, state.answer is not None)
         return state
 
     @telemetry.attempt
