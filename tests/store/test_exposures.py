@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -38,16 +37,6 @@ def lesson(name: str, **fields: Any) -> Reflection:
 
 def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
     return Exposure(f"check/{name}", loop, shown, name, **fields)
-
-
-@contextmanager
-def clock(now: float) -> Iterator[SimpleNamespace]:
-    """The clock of what is written about exposures, stopped at `now`."""
-    stopped = SimpleNamespace(now=now)
-    stopped.time = lambda: stopped.now
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exposure_store, "time", stopped)
-        yield stopped
 
 
 async def write(
@@ -177,7 +166,8 @@ def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
                 for name, case in counted(ranked, end) if end else ():
                     cases[name][case] += 1
                 waiting += end is None and one["began"] + GIVEN_UP >= NOW
-            with clock(NOW):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(exposure_store, "time", SimpleNamespace(time=lambda: NOW))
                 return evidence(db, SCOPE)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
