@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from heedful.lessons.lesson import Scope
+from heedful.store import shown
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.store import Store
 
@@ -83,7 +84,7 @@ class _Engine:
     def at(self, path: str) -> _Database:
         """The one of that path, or of that URL."""
         for database in self.used.values():
-            if database.url == path:
+            if path in (database.url, shown(database.url)):
                 return database
         if path not in self.used:
             self.used[path] = self.free.pop() if self.free else _Database()

@@ -148,7 +148,7 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
          **PAGE)  # fmt: skip
     fill(desk, ("mine", "x", {"lesson": "Made of it.", "derived_from": [2], "source": "notes"}))
     page = PAGE["source"]
-    removed = "3 examples, 3 lessons, 3 sightings, 0 vectors"
+    removed = "3 examples, 3 lessons, 3 sightings"
     listed = session(
         ("lessons", 0, "(held back)", "!Ignore", "!One line", "Next: heedful quarantine list"),
         ("lessons --json", 0, "!Ignore", "!One line"),

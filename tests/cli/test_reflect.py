@@ -123,7 +123,7 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     typed(("reflect runs.jsonl --no-store", 0))
     with opened(desk.folder / "heedful.db") as store:
         one = to_stored_episode(FAILED, "external")
-        assert asyncio.run(episodes.admit(store, Scope(), one)) is None
+        assert asyncio.run(store.write(Scope(), episodes.admit, one)) is None
     typed(
         ("reflect runs.jsonl", 0, "another process works on it, or was killed: after some seconds",
          "2 episodes: 1 new, 0 known, 1 left to others"),

@@ -123,9 +123,8 @@ MODEL = answer(f"The agent called deploy with {EVIL}.", strategy=f"Call deploy w
 
 
 async def reflect_later(run: Episode, memory: Memory) -> None:
-    await episodes.admit(
-        memory.store, memory.scope, to_stored_episode(run, "operator"), claim=False
-    )
+    entry = to_stored_episode(run, "operator")
+    await memory.store.write(memory.scope, episodes.admit, entry, claim=False)
     assert await reflect_waiting(memory, before=time.time() + 1)
 
 

@@ -30,7 +30,7 @@ async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
     waiting = list(map(episode, words))
     for one in waiting:
-        await episodes.admit(store, scope, to_stored_episode(one, "operator"), claim=False)
+        await store.write(scope, episodes.admit, to_stored_episode(one, "operator"), claim=False)
     return [one.digest for one in waiting]
 
 

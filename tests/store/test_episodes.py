@@ -27,21 +27,21 @@ def lesson(kind: str, text: str = "it failed", **fields) -> Reflection:
 
 
 async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
-    assert await episodes.admit(store, SCOPE, ONE) is None
-    assert await episodes.admit(store, SCOPE, ONE) == "waiting"
+    assert await store.write(SCOPE, episodes.admit, ONE) is None
+    assert await store.write(SCOPE, episodes.admit, ONE) == "waiting"
     [kept] = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert replace(kept, at=0.0) == replace(ONE, tries=1)
     await record(store, "d1", [lesson("reflection")])
-    assert await episodes.admit(store, SCOPE, ONE) == "reflected"
+    assert await store.write(SCOPE, episodes.admit, ONE) == "reflected"
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
-    assert await episodes.admit(store, Scope("other"), ONE) is None
+    assert await store.write(Scope("other"), episodes.admit, ONE) is None
     await store.write(SCOPE, lessons.clear)
     assert await store.read(SCOPE, episodes.counts) == {}
     assert await store.read(Scope("other"), episodes.counts) == {"waiting": 1}
 
 
 async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
-    await episodes.admit(store, SCOPE, ONE)
+    await store.write(SCOPE, episodes.admit, ONE)
     await fail(store, "d1", "ModelTimeout: late")
     [failed] = await store.read(SCOPE, episodes.page, 9, "failed", whole=True)
     assert failed.error == "ModelTimeout: late"
@@ -70,7 +70,7 @@ async def rows_of(store: Store, sql: str) -> None:
 @pytest.mark.parametrize("hours", [1, -1], ids=["long ago", "a clock set back"])
 async def test_a_silent_worker_loses_its_claim_and_a_renewed_claim_stays(store, hours):
     assert await store.read(SCOPE, episodes.state, "d1") is None
-    await episodes.admit(store, SCOPE, ONE)
+    await store.write(SCOPE, episodes.admit, ONE)
     for tries in (2, 3):
         await rows_of(store, f"update episode set taken = taken - {hours * 3_600}")
         if tries == 3:
@@ -85,7 +85,7 @@ async def test_a_silent_worker_loses_its_claim_and_a_renewed_claim_stays(store, 
 
 
 async def test_lessons_links_and_state_are_one_transaction(store):
-    await episodes.admit(store, SCOPE, ONE)
+    await store.write(SCOPE, episodes.admit, ONE)
     bad = lesson("strategy", parents=(99,))
     with pytest.raises(InvalidInput, match="derived_from"):
         await record(store, "d1", [lesson("reflection"), bad])
@@ -106,8 +106,8 @@ async def test_lessons_links_and_state_are_one_transaction(store):
 
 async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     for n in (1, 2, 3, 4):
-        await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"), claim=False)
-    await episodes.admit(store, Scope("other"), ONE, claim=False)
+        await store.write(SCOPE, episodes.admit, replace(ONE, digest=f"d{n}"), claim=False)
+    await store.write(Scope("other"), episodes.admit, ONE, claim=False)
     await take(store, LATER, "d2")
     await take(store, LATER, "d3")
     await fail(store, "d3", "ModelTimeout: late")

@@ -6,9 +6,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,16 +37,6 @@ def lesson(name: str, **fields: Any) -> Reflection:
 
 def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
     return Exposure(f"check/{name}", loop, shown, name, **fields)
-
-
-@contextmanager
-def clock(now: float) -> Iterator[SimpleNamespace]:
-    """The clock of what is written about exposures, stopped at `now`."""
-    stopped = SimpleNamespace(now=now)
-    stopped.time = lambda: stopped.now
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exposure_store, "time", stopped)
-        yield stopped
 
 
 async def write(
@@ -178,7 +166,8 @@ def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
                 for name, case in counted(ranked, end) if end else ():
                     cases[name][case] += 1
                 waiting += end is None and one["began"] + GIVEN_UP >= NOW
-            with clock(NOW):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(exposure_store, "time", SimpleNamespace(time=lambda: NOW))
                 return evidence(db, SCOPE)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
@@ -240,7 +229,6 @@ async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
 
 
 WORDS = "use metres"
-NEWS = "other words replaced its text"
 
 
 def said(trust: str, text: str = "lesson a") -> Reflection:
@@ -268,12 +256,12 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
     await write(store, lessons=[said("operator", WORDS)])
-    restored = ("restore", "operator", NEWS)
-    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
+    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED])
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
     await write(store, [shown("a", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence)
-    assert sum(cases["check/a"].values()) == 1
+    assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
+    assert sum(cases[None].values()) == 2  # memory as a whole forgets nothing
     assert await conclude(store, {}, hurting("a")) == []  # a person decides about these words
     ((id,),) = rows(path, "select id from reflection")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
@@ -282,23 +270,17 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store,
     assert now(path)[:2] == ("retired", WORDS)
 
 
-NEW = ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
-SAME: tuple[str, str, float, list[object]] = ("candidate", "lesson a", 0.9, [])
-REPLACED = [("operator", WORDS, NEW), ("measured", WORDS, NEW)]
-REPEATED = [("operator", "lesson a", SAME), ("measured", "lesson a", SAME)]
-
-
-@pytest.mark.parametrize(("trust", "text", "expected"), [*REPLACED, *REPEATED])
-async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
-    store, path, trust, text, expected
-):
+@pytest.mark.parametrize("trust", ["operator", "measured"])
+@pytest.mark.parametrize("text", [WORDS, "lesson a"])
+async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(store, path, trust, text):
     for loop in ("before", "again"):
         await write(store, [shown("a", loop)], Outcome(loop, False, 1), [said("model")])
     await conclude(store, {"check/a": 0.9})
-    await write(store, lessons=[replace(said(trust, text), source="a run")])
-    assert now(path) == expected
+    await write(store, lessons=[said(trust, text)])
+    useful, count = (1.0, 0) if text == WORDS else (0.9, 2)
+    assert now(path) == ("candidate", text, useful, [])
     cases = (await store.read(SCOPE, exposure_store.evidence))[0].get("check/a", {})
-    assert sum(cases.values()) == (0 if expected is NEW else 2)
+    assert sum(cases.values()) == count
 
 
 @pytest.mark.parametrize(
@@ -322,26 +304,4 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     assert (state, rulings) == ("candidate", [RETIRED, ("restore", "ada", "it was the model")])
     await write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
-
-
-@pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
-@pytest.mark.parametrize("jump", [0.0, -3600.0, 3600.0])
-async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
-    """Each step happens at a time that is `jump` seconds from the one before it."""
-    await write(store, lessons=[said("model")])
-    ((id,),) = rows(path, "select id from reflection")
-    begin = partial(write, store, [shown("a", "before")], Outcome("before", False, 1))
-    again = partial(write, store, [shown("a", "after")], Outcome("after", True, 1))
-    reword = partial(write, store, lessons=[said("operator", WORDS)])
-    back = partial(restore, store, id, "ada", "") if words is None else reword
-    with clock(NOW) as stopped:
-        for step in (begin, partial(conclude, store, {}, hurting("a")), back, again):
-            await step()
-            stopped.now += jump
-        found, _ = await store.read(SCOPE, evidence)
-        assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-        assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
-        await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
-        await conclude(store, {}, hurting("a"))
-        await restore(store, id, "ada", "")
-    assert now(path)[0] == "candidate"
+    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]

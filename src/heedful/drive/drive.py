@@ -30,7 +30,7 @@ from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store.records import Head, JournalEntry, Kind, StageHead, StoredLoop
+from heedful.store.records import Head, JournalEntry, Kind, StageHead
 from heedful.store.store import Store
 
 C = TypeVar("C")
@@ -147,9 +147,7 @@ class Run(Generic[C]):
     """A loop that a program can run step by step; with a store it can be resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the journal. Only
-    a pipeline sets `stage`, before the first step. If `stage` is set, `stored` is the loop as the
-    journal holds it after each step: without secrets, with the time of each decision. Its fields
-    `values` and `journal` are not updated after the first step.
+    a pipeline sets `stage`, before the first step.
     """
 
     task: Any = field(kw_only=False)
@@ -172,7 +170,6 @@ class Run(Generic[C]):
     memory_key: str | None = None
     tell: Tell = "both"
     stage: StageHead | None = field(default=None, init=False)
-    stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_arguments(
@@ -250,7 +247,7 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 return state
             loop, verdict, entry = journal.cancel_loop(state.loop, self.policy, by, time.time())
-            await self._commit(entry, loop)
+            await self._recorder.commit(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
         return (await self._change(end)).verdict
@@ -274,7 +271,7 @@ class Run(Generic[C]):
             if isinstance(state.verdict, decide.Done):
                 await self._recorder.brief(self.id, begins=False)
                 entry = journal.decision_entry(loop, self.policy, verdict)
-            await self._commit(replace(entry, override=new), loop)
+            await self._recorder.commit(replace(entry, override=new), loop)
             return replace(state, loop=after, verdict=verdict)
 
         return (await self._change(lift)).verdict
@@ -294,34 +291,30 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the state of a new loop."""
-        if not self._journal.durable and self.stage is None:  # nothing to read: half the time
-            self._began = self._began or time.time()
-            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-            await self._recorder.opened(state.loop, state.verdict, answered=False)
-            return state
-        kind: Kind = "loop" if self.stage is None else "stage"
-        goals = [codec.to_document(goal) for goal in self._goals]
-        policy, key = codec.policy_to(self.policy), self.memory_key or ""
-        head = Head(self.task, goals, policy, None, kind, self.stage, key)
-        stored = await self._journal.open(head)
-        now = self._began = self._began or (stored.created if stored else time.time())
-        self._recorder.briefing = stored.briefing if stored else None
-        if stored is None:
-            stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
         if self.stage is not None:
-            self.stored, self._recorder.checks = stored, self.stage.checks
-        if self.data is None:
-            self.data = stored.head.context
-        loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
+            self._recorder.checks = self.stage.checks
+        state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
+        stored = None
+        if self._journal.durable:
+            kind: Kind = "loop" if self.stage is None else "stage"
+            goals = [codec.to_document(goal) for goal in self._goals]
+            policy, key = codec.policy_to(self.policy), self.memory_key or ""
+            head = Head(self.task, goals, policy, None, kind, self.stage, key)
+            stored = await self._journal.open(head)
+        self._began = self._began or (stored.created if stored else time.time())
+        if stored is not None:
+            self._recorder.briefing = stored.briefing
+            self.data = stored.head.context if self.data is None else self.data
+            answer = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
+            produced = None if answer is None else Produced.of(answer)
+            if produced is not None:
+                produced = replace(produced, values=objects(self._generate, produced.values))
+            loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
+            last = decide.latest_verdict(stored.decisions)
+            state = _State(loop, objects(self._generate, stored.values), last, produced)
         if self._journal.durable and any(map(stop.counts_scope, self.policy.rules)):
-            loop = replace(loop, echoes=await self._journal.echoes())
-        answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
-        produced = None if answer is None else Produced.of(answer)
-        values = objects(self._generate, stored.values)
-        if produced is not None:
-            produced = replace(produced, values=objects(self._generate, produced.values))
-        state = _State(loop, values, decide.latest_verdict(stored.decisions), produced)
-        await self._recorder.opened(loop, state.verdict, answered=answer is not None)
+            state = replace(state, loop=replace(state.loop, echoes=await self._journal.echoes()))
+        await self._recorder.opened(state.loop, state.verdict, state.answer is not None)
         return state
 
     @telemetry.attempt
@@ -365,15 +358,8 @@ class Run(Generic[C]):
         if self._journal.durable:
             data = journal.journalable(value)
             entry = journal.decision_entry(loop, self.policy, verdict, attempt, data)
-        await self._commit(entry, loop)
+        await self._recorder.commit(entry, loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
-
-    async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
-        """Write `entry` to the journal, and update `stored` with it."""
-        committed = await self._recorder.commit(entry, loop)
-        if self.stored is not None:
-            stored = journal.after_commit(self.stored, entry, committed)
-            self.stored = replace(stored, briefing=stored.briefing or self.briefing)
 
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
@@ -401,7 +387,7 @@ class Run(Generic[C]):
             if self._journal.durable:
                 step = (f"{number}/answer", answer.plain())
                 if not self._pure:
-                    await self._commit(JournalEntry(self.id, 0, step=step), loop)
+                    await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
             self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate = record.Candidate.of(value)
@@ -457,7 +443,7 @@ class Run(Generic[C]):
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
         entry = replace(journal.decision_entry(loop, self.policy, verdict), extra=loop.extra)
-        await self._commit(entry, loop)
+        await self._recorder.commit(entry, loop)
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
@@ -469,7 +455,7 @@ class Run(Generic[C]):
             if self._journal.durable:
                 step = (f"{len(state.loop.attempts) + 1}/answer", answer.plain())
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._commit(JournalEntry(self.id, 0, step=step, extra=loop.extra), loop)
+        await self._recorder.commit(JournalEntry(self.id, 0, step=step, extra=loop.extra), loop)
         self._state = replace(state, loop=loop)
 
 

@@ -14,7 +14,6 @@ import json
 import logging
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -25,13 +24,12 @@ from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, Tell, outcome_of
-from heedful.loop.codec import decision_from, from_document
-from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
+from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LEASE_SECONDS
-from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
 ECHO_WINDOW = 20  # number of other loops whose findings are counted
@@ -79,20 +77,6 @@ def decision_entry(
     worn = standing_of(loop, policy)
     decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
     return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
-
-
-def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
-    """Return `stored` with the attempt and the decision that were written with `entry`."""
-    loop, decisions = stored.loop, stored.decisions
-    if entry.attempt is not None:
-        written = committed.attempt
-        loop = loop.then(from_document(Attempt, written) if written else entry.attempt)
-    if entry.verdict is not None:
-        decision = Decision(len(loop.attempts), entry.verdict, at=committed.at)
-        if committed.decision is not None:
-            decision = decision_from(committed.decision, decision.attempt, committed.at)
-        decisions = (*decisions, decision)
-    return replace(stored, loop=loop, decisions=decisions, updated=committed.at)
 
 
 def cancel_loop(
@@ -200,7 +184,7 @@ class Journal:
             return {}
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
-    async def commit(self, entry: JournalEntry) -> Committed:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write `entry` in one transaction.
 
         The first decision of this process also writes the loop's goals and policy, if they differ
@@ -208,13 +192,12 @@ class Journal:
         StoreErrors.
         """
         if self.store is None:
-            return Committed(time.time())
+            return
         head = None if self._claimed and entry.verdict is None else self._head
         entry = replace(entry, epoch=self._epoch, head=head)
-        committed = await self.store.write(self.scope, loops.commit, entry, self._owner)
+        await self.store.write(self.scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
-        return committed
 
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
         """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
@@ -246,7 +229,7 @@ class LoopRecorder:
     the `checks` and `tell` are as in `Memory.brief`.
     """
 
-    write: Callable[[JournalEntry], Awaitable[Committed]]
+    write: Callable[[JournalEntry], Awaitable[None]]
     memory: Memory | None
     task: str
     together: bool
@@ -279,11 +262,12 @@ class LoopRecorder:
             self.briefing = await self.memory.brief(self.task, loop, begins, *how)
             self.exposed = False
 
-    async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
+    async def commit(self, entry: JournalEntry, loop: Loop) -> None:
         """Write `entry`, exposures and lessons; `loop` includes the entry. Raises StoreError."""
         memory = self.memory
         if memory is None:
-            return await self.write(entry)
+            await self.write(entry)
+            return
         told = None if self.exposed else self.briefing
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(loop) if ended else ((), None)
@@ -295,11 +279,10 @@ class LoopRecorder:
             shown, entry = told.exposures, replace(entry, briefing=replace(told, exposures=()))
             if shown:
                 await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
-        committed = await self.write(entry)
+        await self.write(entry)
         self.exposed = True
         if ended:
             await self._teach(memory, loop, () if self.together else lessons, outcome)
-        return committed
 
     def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
@@ -346,12 +329,12 @@ class Snapshot:
     scope: Scope
     state: LoopState
 
-    async def commit(self, entry: JournalEntry) -> Committed:
+    async def commit(self, entry: JournalEntry) -> None:
         """Write `entry` in one transaction. Raises _ChangedError if the loop has changed."""
         try:
             stored = self.state.stored
             entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            return await self.store.write(self.scope, loops.commit, entry, owner="")
+            await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
             raise _ChangedError from error
 

@@ -108,7 +108,6 @@ class RevocationResult:
     examples: int = 0
     lessons: int = 0
     sightings: int = 0
-    vectors: int = 0
     loops: int = 0
     attempts: int = 0
     episodes: int = 0

@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite
 from typing import Any, Literal
 
 from heedful import telemetry
@@ -43,6 +42,8 @@ from heedful.traces.signals import error_lines
 
 _log = logging.getLogger("heedful")
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
+# The most numbers in a halfvec of pgvector, and the bound of a number.
+HALVES, LARGEST_HALF = 16_000, 65_504
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 BRIEF = 10_000  # characters of a text that are compared as a whole
 QUERIED = 200  # of a query: a person reads the results, and the importance is filtered later
@@ -90,8 +91,11 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
         found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
         wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
         raise InvalidInput("embedder", found, wanted)
-    if not all(isfinite(sum(vector)) for vector in vectors):
-        raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
+    if not 0 < embedder.dimensions <= HALVES:
+        raise InvalidInput("embedder.dimensions", embedder.dimensions, f"1 to {HALVES}")
+    if not all(abs(one) < LARGEST_HALF for vector in vectors for one in vector):
+        allowed = f"one that gives finite numbers below {LARGEST_HALF}"
+        raise InvalidInput("embedder", embedder.name, allowed)
     return vectors
 
 

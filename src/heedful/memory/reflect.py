@@ -38,11 +38,11 @@ from heedful.memory import draft as drafts
 from heedful.memory.draft import PROMPTS, RULES, Claim, Draft, Score, Study
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
-from heedful.redact import redact
+from heedful.redact import redact, redact_data
 from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
-from heedful.store.store import Db, Store
+from heedful.store.store import Db, Store, storable
 from heedful.traces.episode import LOOP, Ended, Episode, Event, Fault, Limits
 from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
@@ -206,7 +206,7 @@ async def reflect(
     if kept is None or not store:
         return await work.reflect(episode, episode.digest, trust)
     entry = await asyncio.to_thread(to_stored_episode, episode, trust)
-    if state := await episodes.admit(kept.store, kept.scope, entry):
+    if state := await kept.store.write(kept.scope, episodes.admit, entry):
         study = await work.study(episode, trust)
         made = await work.lessons(study, drafts.by_rules(study), episode.digest)
         stored = await kept.store.read(kept.scope, lessons.known, [made.reflection, made.strategy])
@@ -245,9 +245,10 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
-    entry = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    session = storable(meta["session_id"])
+    entry = StoredEpisode(meta["episode"], "", session, meta["outcome"], {})
     for _ in range(40):  # another call may be storing it: wait two seconds for its answers
-        if (state := await episodes.admit(kept.store, kept.scope, entry)) is None:
+        if (state := await kept.store.write(kept.scope, episodes.admit, entry)) is None:
             return await _write_lessons(kept, entry.digest, made)
         if state == "reflected":
             break
@@ -488,14 +489,18 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
 
 
 def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
-    """Return the stored form of an episode; a long episode loses its middle events."""
+    """Return the stored form of an episode; a long one loses its middle events, all their secrets.
+
+    Takes a second if the episode is long.
+    """
     digest, events, half = episode.digest, episode.events, RECORDED // 2
     if len(events) > RECORDED:
         left = episode.omitted + len(events) - RECORDED
         episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
-    return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
+    names = storable(episode.id), storable(episode.session)
+    return StoredEpisode(digest, *names, episode.outcome, redact_data(record))
 
 
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
@@ -579,6 +584,6 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
         spans = await store.read(scope, episodes.spans, trace.id)
         built = await asyncio.to_thread(episodes_in, spans)
         made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
-        if await episodes.finish_trace(store, scope, trace, made) and made:
+        if await store.write(scope, episodes.finish_trace, trace, made) and made:
             digests.append(made.digest)
     return tuple(digests)

@@ -28,8 +28,8 @@ from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import sanitize
-from heedful.store import exposures, open_store, patterns, runs
-from heedful.store.records import JournalEntry, StageHead, StoredLoop
+from heedful.store import exposures, loops, open_store, patterns, runs
+from heedful.store.records import Head, JournalEntry, StageHead, StoredLoop
 from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
@@ -397,6 +397,7 @@ class StageRunner:
         self._attempts, self._stage = attempts, attempts.stage
         self._place = f"[{place}/{len(run.pipeline.stages)}] {attempts.stage.name}"
         self.loop: str = runs.loop_of(run.id, attempts.stage.name)
+        self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
 
     @telemetry.stage
     async def finish(self) -> runs.StageReport:
@@ -446,7 +447,7 @@ class StageRunner:
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
                 raise self._failed(late) from error
             made = len(run.loop.attempts)
-            report = self._report(run, verdict)
+            report = self._report(await self._stored(run, verdict), verdict)
             if isinstance(verdict, decide.Done):
                 return report
 
@@ -500,10 +501,18 @@ class StageRunner:
         lines = dict.fromkeys(f"- {record.clean(sanitize(text), LESSON)}" for text in texts)
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
-    def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
+    async def _stored(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
+        """Return the loop as the store holds it, without secrets; without a store, as it is."""
+        pipeline, loop, now = self._pipeline, run.loop, time.time()
+        if pipeline.store is not None:
+            return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
+        self._decisions += (decide.Decision(len(loop.attempts), verdict, at=now),)
+        head, told = Head(None, stage=run.stage), run.briefing
+        return StoredLoop(self.loop, head, loop, (), self._decisions, {}, 1, now, now, told)
+
+    def _report(self, stored: StoredLoop, verdict: decide.Verdict) -> runs.StageReport:
         """Return the report so far; print the last attempt, and add it to the state and files."""
-        assert run.stored is not None  # since the first step
-        report = runs.stage_report(run.stored, self._run.id)
+        report = runs.stage_report(stored, self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
         last, say = report.attempts[-1], self._run.say

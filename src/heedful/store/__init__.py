@@ -51,18 +51,14 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return the URL of a store without passwords, and with no parameters but host, port, dbname.
+    """Return the URL of a store without its password and its parameters.
 
-    >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
-    'postgresql://erin@host/heedful?port=5433'
+    >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other")
+    'postgresql://erin@host/heedful'
     """
-    if "://" not in url:
-        return redact(url)
-    scheme, _, rest = url.partition("://")
-    authority, _, query = rest.partition("?")
-    if "@" in query:  # the password contains a "?" and may begin anywhere before it
-        return f"{scheme}://..."
-    user, at, host = authority.rpartition("@")
-    public = [part for part in query.split("&") if part.split("=")[0] in ("host", "port", "dbname")]
-    tail = f"?{'&'.join(public)}" if public else ""
-    return redact(f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}")  # a user may be a token
+    scheme, slashes, rest = url.partition("://")
+    place, _, more = rest.partition("?")
+    if slashes:  # an "@" after the "?" ends a password, which may begin anywhere before it
+        user, at, host = place.rpartition("@")
+        rest = "..." if "@" in more else user.partition(":")[0] + at + host
+    return redact(scheme + slashes + rest)  # a user may be a token

@@ -7,7 +7,6 @@ spans.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections import Counter, defaultdict
@@ -20,10 +19,9 @@ from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, 
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
-from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import SKIP, Db, Store, from_row, holds, key_of, storable, token
+from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -36,21 +34,13 @@ LIMITS = {"least": 3, "read": 500, "limit": 10}
 LISTED = 3
 
 
-async def admit(
-    store: Store, scope: Scope, episode: StoredEpisode, claim: bool = True
-) -> EpisodeState | None:
-    """Store an episode if it is new, and return its state; None if this call claimed it."""
-    texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert, episode.digest, texts, claim)
+def admit(db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True) -> EpisodeState | None:
+    """Store an episode if it is new, and return its state; None if this call claimed it.
 
-
-def insert(
-    db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
-) -> EpisodeState | None:
-    """Do the work of `admit`; `texts` has the columns to write."""
-    made = {"via": db.actor.via, "at": time.time()}
-    db.insert("episode", {**_key(scope, digest), **texts, **made}, SKIP)
-    known = state(db, scope, digest)
+    The caller has removed the secrets of `episode`: that takes a second if it is long.
+    """
+    _insert(db, scope, episode, db.actor.via)
+    known, digest = state(db, scope, episode.digest), episode.digest
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
 
@@ -177,14 +167,10 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     )
 
 
-def _texts(one: StoredEpisode) -> dict[str, str]:
-    """Return the columns of an episode as stored, without secrets."""
-    return {
-        "name": storable(one.name),
-        "session": storable(one.session),
-        "outcome": one.outcome,
-        "record": json.dumps(redact_data(dict(one.record))),
-    }
+def _insert(db: Db, scope: Scope, one: StoredEpisode, via: str) -> None:
+    texts = {"name": one.name, "session": one.session, "outcome": one.outcome, "via": via}
+    row = {**_key(scope, one.digest), **texts, "record": json.dumps(dict(one.record))}
+    db.insert("episode", {**row, "at": time.time()}, SKIP)
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
@@ -239,39 +225,20 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     return [from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")]
 
 
-async def finish_trace(
-    store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
-) -> bool:
+@holds("traces")
+def finish_trace(db: Db, scope: Scope, trace: Unfinished, made: StoredEpisode | None) -> bool:
     """Delete the spans of a trace, and store the episode `made` if it is not None.
 
     Does nothing and returns False if new spans have arrived or another process finished the trace.
     """
-    episode = None
-    if made is not None:
-        texts = await asyncio.to_thread(_texts, made)
-        episode = {"digest": made.digest, "via": trace.via, **texts}
-    return await store.write(scope, replace_trace, trace, episode)
-
-
-@holds("traces")
-def replace_trace(
-    db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
-) -> bool:
-    """Do the work of `finish_trace`; `episode` holds the columns of the episode."""
     key = key_of(scope)
     if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
     db.delete("span", {**key, "trace": trace.id})
     db.run("forget_traces", {**key, "known": time.time() - KNOWN})
-    if episode is not None:
-        db.insert("episode", {**key, **episode, "at": time.time()}, SKIP)
+    if made is not None:
+        _insert(db, scope, made, trace.via)
     return True
-
-
-def count_traces(db: Db, scope: Scope) -> tuple[int, int]:
-    """Return the number of unfinished traces, and their bytes."""
-    (row,) = db.all("count_traces", scope)
-    return int(row["traces"]), int(row["bytes"])
 
 
 @holds("traces")
@@ -286,7 +253,8 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    room = bounds.bytes - count_traces(db, scope)[1]
+    used = db.select("coalesce(sum(bytes), 0)", "trace", {**key_of(scope), "state": "open"})
+    room = bounds.bytes - int(used[0][0])
     for trace, group in grouped.items():
         known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         state, spans = known[0] if known else ("open", 0)

@@ -58,10 +58,9 @@ def expose(
     The outcome of a loop with exposures updates the counters of the lessons shown to the loop.
     """
     if exposures and not shown_to(db, scope, exposures[0].loop):
-        at = max(_after(db, scope, one.lesson, now) for one in exposures)
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
-            values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": at}
+            values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": now}
             values["via"] = db.actor.via
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
     if outcome is not None and _ran(db, scope, outcome.loop):
@@ -127,8 +126,8 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a loop has no
     outcome after a day, heedful assumes that its first attempt failed, that every error occurred
-    again, and that it made `MOST_CALLS` calls. For a restored lesson, only loops after the
-    restoration count.
+    again, and that it made `MOST_CALLS` calls. If a lesson was restored or its text was replaced,
+    only loops after that count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
@@ -157,23 +156,21 @@ def conclude(
         for row in db.run("retire", _key(scope, lesson)).fetchall():
             action = "retire" if row["state"] == "retired" else "review"
             record = {**asdict(one), "digest": mark(row["text"])}
-            at = _after(db, scope, lesson, time.time())
             known = {**key_of(scope), "subject": lesson, "action": "review"}
             if action == "retire" or not db.select("id", "ruling", known):
-                rule(db, scope, action, lesson, "proof", str(one), at, record)
+                rule(db, scope, action, lesson, "proof", str(one), time.time(), record)
             retired += [lesson] if action == "retire" else []
     return retired
 
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Restore a lesson that a proof retired, and record a ruling. Raises NotFound."""
-    row = db.one("restore", scope, id=id)
+    now = time.time()
+    row = db.one("restore", scope, id=id, now=now)
     if row is None:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
-    lesson = f"{row['kind']}/{row['signature']}"
-    at = max(_after(db, scope, lesson, time.time()), row["last_shown"])
-    rule(db, scope, "restore", lesson, by, why, at)
+    rule(db, scope, "restore", f"{row['kind']}/{row['signature']}", by, why, now)
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -181,11 +178,6 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     columns, end = "action, subject, by, why, record, at", "order by at desc, id desc limit"
     rows = db.select(columns, "ruling", key_of(scope), f"{end} {limit:d}")
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
-
-
-def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Return `now`, or just after the lesson's last retirement or restoration if that is later."""
-    return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

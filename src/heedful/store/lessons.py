@@ -219,8 +219,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "sources": reflection.sources,
         "now": now,
     }
+    values["mark"] = mark(values["text"])
     if reflection.trust in RAISING:
-        db.run("begin_anew", {**values, "mark": mark(values["text"])})
         db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
@@ -623,7 +623,6 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
-    vectors = db.run("delete_vectors", values).rowcount
     gone = db.run("delete_examples", values).fetchall()
     for name in names:
         db.delete("action", {**key_of(scope), "source": name})
@@ -642,8 +641,8 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
                 lessons += db.delete("reflection", {"id": reflection})
             else:
                 _speak(db, values, best, lesson)
-    counts = {"sightings": sum(seen.values()), "vectors": vectors}
-    removed = replace(removed, examples=len(gone), lessons=lessons, **counts)
+    sightings = sum(seen.values())
+    removed = replace(removed, examples=len(gone), lessons=lessons, sightings=sightings)
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
@@ -678,7 +677,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
     counts = loops, attempts, len(sent), db.delete("outcome", ended)
-    return RevocationResult(0, 0, 0, 0, *counts), names
+    return RevocationResult(0, 0, 0, *counts), names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

@@ -21,14 +21,14 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide
-from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.decide import Done, Policy
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import LARGEST_INTEGER, Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures, lessons
-from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
+from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
 from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
@@ -161,7 +161,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 
 @holds(by=_of_entry)
-def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
+def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     """Write `entry` to its loop.
 
     Raises LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry` is stored
@@ -173,9 +173,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
-    attempt = redact_data(codec.to_document(entry.attempt)) if entry.attempt else None
-    if entry.attempt is not None and not _attempt(db, n, now, entry, attempt):
-        return Committed(now, attempt)
+    if not _attempt(db, n, now, entry):
+        return
     if entry.step is not None:
         key, record = entry.step
         db.insert("step", {"loop": n, "key": key, "record": dump(record)}, SKIP)
@@ -189,7 +188,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
         db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
-    decision = _decision(db, n, now, entry, entry.verdict) if entry.verdict is not None else None
+    _decision(db, n, now, entry)
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
     if entry.outcome is not None:
@@ -197,7 +196,6 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     if entry.reflections:
         answers = lessons.upsert(db, scope, entry.reflections, now, entry.quota, drops=True)
         lessons.evict(db, scope, answers, entry.most)
-    return Committed(now, attempt, decision)
 
 
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
@@ -387,8 +385,11 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write the attempt; False if it is stored already. Raises AttemptTaken if contents differ."""
+def _attempt(db: Db, n: int, now: float, entry: JournalEntry) -> bool:
+    """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents differ."""
+    if entry.attempt is None:
+        return True
+    attempt = redact_data(codec.to_document(entry.attempt))
     key = {"loop": n, "number": attempt["number"]}
     bare = {**attempt, "candidate": {"digest": attempt["candidate"]["digest"]}}
     text, value = _json(attempt["candidate"].get("text")), dump(entry.value)
@@ -403,8 +404,10 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     return not known
 
 
-def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict) -> Any:
-    number = entry.attempt.number if entry.attempt else None
+def _decision(db: Db, n: int, now: float, entry: JournalEntry) -> None:
+    number, verdict = entry.attempt.number if entry.attempt else None, entry.verdict
+    if verdict is None:
+        return
     plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
     db.run("insert_decision", {"n": n, "attempt": number, "record": _json(plain), "now": now})
     if isinstance(verdict, Done):
@@ -415,7 +418,6 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
         for index in sorted({one.override for one in verdict.lifted}):
             if db.first("use_override", {"n": n, "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
-    return plain
 
 
 def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:

@@ -74,8 +74,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         members = [digest] if merge is None else list(merge.members)
         # The patterns that a dream merged with any of these count, too.
         names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-        if db.one("any_became", scope):
-            members += [row["signature"] for row in db.all("became_one", scope, **names)]
+        members += [row["signature"] for row in db.all("became_one", scope, **names)]
         if members != [digest]:
             return Seen(*_lessons(db, scope, digest, members), merge)
     return Seen(count, alone)

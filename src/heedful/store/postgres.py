@@ -286,8 +286,9 @@ SERVER = 160_000
 _WHO = f"""
 select current_user::text as role, current_database()::text as database,
   current_setting('server_version_num')::int as server,
-  r.rolsuper as super, r.rolbypassrls as bypass, count(c.oid) > 0 as made,
-  coalesce(bool_or(pg_has_role(c.relowner, 'member')), false) as owner
+  count(c.oid) > 0 as made, coalesce(bool_or(pg_has_role(c.relowner, 'member')), false) as owner,
+  case when r.rolsuper then 'is a superuser' when r.rolbypassrls then 'has BYPASSRLS'
+    when bool_or(pg_has_role(c.relowner, 'member')) then 'owns heedful''s tables' end as free
 from pg_roles r left join (
   pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = '{SCHEMA}'
 ) on c.relkind = 'r'
@@ -309,30 +310,24 @@ def admit(address: Address) -> Session:
         if found["server"] < SERVER:
             has = found["server"] // 10_000
             raise StoreUnavailable(f"this server is PostgreSQL {has}; heedful needs 16 or newer")
-        of_role(found)
+        if found["free"]:
+            raise RoleRefused(
+                f"role {found['role']} {found['free']}, so row-level security would not restrict "
+                "it; heedful migrate --role heedful creates a role for the service: use it in the "
+                "URL"
+            )
         of_schema(session, found)
         refused.pop_all()
     return session
 
 
 def who(session: Session) -> Row:
-    """Return a row with the role, its rights, the database and the version of the server."""
+    """Return a row with the database, the version of the server and the role.
+
+    `free` says why row-level security does not restrict the role; it is null if it does.
+    """
     found: Row = session.execute(_WHO).fetchone()
     return found
-
-
-def of_role(found: Row) -> None:
-    """Raise RoleRefused if the role bypasses row-level security."""
-    for flag, what in (
-        ("super", "is a superuser"),
-        ("bypass", "has BYPASSRLS"),
-        ("owner", "owns heedful's tables"),
-    ):
-        if found[flag]:
-            raise RoleRefused(
-                f"role {found['role']} {what}, so row-level security would not restrict it; "
-                "heedful migrate --role heedful creates a role for the service: use it in the URL"
-            )
 
 
 def of_schema(session: Session, found: Row) -> None:
@@ -575,16 +570,11 @@ def _migrate_jobs(db: Session, part: str) -> None:
 def vectors(db: Session) -> None:
     """Raise StoreError if pgvector is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
-    if found is None:
-        available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
-        how = "" if available.fetchone() else "install pgvector on the server, then "
+    if found is None or tuple(map(int, re.findall(r"\d+", found[0])[:2])) < (0, 8):
+        how = "alter extension vector update" if found else "create extension vector"
         raise StoreError(
-            f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
-        )
-    if tuple(map(int, re.findall(r"\d+", found[0])[:2])) < (0, 8):
-        raise StoreError(
-            f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
-            "superuser run in the database: alter extension vector update"
+            f"the database has {f'pgvector {found[0]}' if found else 'no pgvector'}; heedful needs "
+            f"0.8: install it on the server, then let a superuser run in the database: {how}"
         )
 
 

@@ -111,19 +111,6 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """The attempt and the decision of an entry as a store wrote them: plain data without secrets.
-
-    `at` is the time of the decision in seconds since 1970. A journal without a store leaves
-    `attempt` and `decision` None.
-    """
-
-    at: float
-    attempt: Mapping[str, Any] | None = None
-    decision: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 

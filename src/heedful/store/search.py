@@ -219,14 +219,11 @@ class Codes:
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Return each row's code in -127..127 and its scale; a row with NaN or inf becomes zeros."""
+    """Return each row's code in -127..127 and its scale, which is 1 for a row of zeros."""
     import numpy as np
 
     scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
-    fit = np.isfinite(scales) & (scales > 0)
-    if not fit.all():
-        vectors = np.where(fit[:, None], vectors, 0)
-        scales = np.where(fit, scales, 1)
+    scales = np.where(scales > 0, scales, 1)
     return np.rint(vectors / scales[:, None]).astype(np.int8), scales
 
 
@@ -388,8 +385,6 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
 def by_database(one: Sought, query: Rows) -> list[int]:
     """Return the ids of the examples nearest to `query`, found by the database."""
     values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
-    if values["near"] is None:
-        return []
     among = "" if one.all else json.dumps(list(one.filtered))
     return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
 

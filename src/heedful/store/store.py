@@ -377,10 +377,6 @@ def _trigger(found: re.Match[str]) -> str:
     )
 
 
-# The most numbers in a halfvec of pgvector, and the bound of a number; 11 bits of each are stored.
-HALVES, LARGEST_HALF = 16_000, 65_504
-
-
 def from_row(kind: type[T], row: Row, **values: Any) -> T:
     """Make a record of the class `kind` from the columns of `row`; `values` overrides columns.
 
@@ -436,13 +432,11 @@ def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
-def short(data: bytes) -> str | None:
-    """Return a vector as text for pgvector's halfvec, or None if halfvec cannot hold the vector."""
+def short(data: bytes) -> str:
+    """Return a vector as text for pgvector's halfvec, which stores 11 bits of each number."""
     import numpy as np
 
-    numbers = np.frombuffer(data, "<f4")
-    fits = 0 < len(numbers) <= HALVES and bool((np.abs(numbers) < LARGEST_HALF).all())
-    return f"[{','.join([f'{one:.4g}' for one in numbers.tolist()])}]" if fits else None
+    return f"[{','.join([f'{one:.4g}' for one in np.frombuffer(data, '<f4').tolist()])}]"
 
 
 Extra = Callable[[Db], None]

@@ -271,8 +271,7 @@ async def receive_episode(
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
     stored = await asyncio.to_thread(to_stored_episode, episode, trust)
-    put = episodes.admit(caller.setup.store, caller.scope, stored, claim=False)
-    state = await put or "waiting"
+    state = await caller.write(episodes.admit, stored, claim=False) or "waiting"
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202

@@ -37,9 +37,6 @@ order by id desc limit :limit;
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
--- name: count_traces
-select count(*) as traces, coalesce(sum(bytes), 0) as bytes from trace where tenant = :tenant and project = :project and state = 'open';
-
 -- name: upsert_trace
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, via, last)
 values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :via, :now)

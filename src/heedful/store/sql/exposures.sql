@@ -32,27 +32,23 @@ where tenant = :tenant and project = :project and memory_key = :memory_key
       and x.kind = cause.kind and x.signature = cause.signature and x.shown));
 
 -- name: read_evidence
-with restored as materialized (
-  select subject, max(at) as at from ruling
-  where tenant = :tenant and project = :project and action = 'restore' group by subject
-),
-opportunity as not materialized (
-  select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, x.at,
+with opportunity as not materialized (
+  select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, coalesce(x.at <= r.judged_from, false) as before,
          x.among > 1 and x.together as shared, x.among > 1 and not x.together and x.share > 0 as apart,
          -- A loop that did not end within a day counts as given up.
          case when o.at <= x.at + :day then o.right_at_once else false end as right_at_once,
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
   from exposure x left join outcome o using (tenant, project, loop)
+  left join reflection r using (tenant, project, kind, signature)
   where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or exists (
       -- A key can recall for a loop that it never runs.
       select 1 from loop l join attempt a on a.loop = l.n
       where l.tenant = x.tenant and l.project = x.project and l.id = x.loop)))
 )
-select p.lesson, share, shown, right_at_once, recurred, calls, count(*) as n
-from opportunity p left join restored r on r.subject = p.lesson
-where not shared and (r.at is null or p.at > r.at)
+select lesson, share, shown, right_at_once, recurred, calls, count(*) as n
+from opportunity where not shared and not before
 group by 1, 2, 3, 4, 5, 6
 union all
 select null, share, shown, right_at_once, recurred, calls, count(*) from (
@@ -84,17 +80,13 @@ returning text, state;
 
 -- name: restore
 update reflection
-set useful = 1, state = case when exists (
+set useful = 1, judged_from = max(:now, last_shown), state = case when exists (
       select 1 from example e where e.reflection = reflection.id and e.state = 'verified'
     ) then 'verified' else 'candidate' end
 where tenant = :tenant and project = :project and id = :id and state = 'retired' and 'retire' = (
   select action from ruling
   where tenant = :tenant and project = :project and subject = reflection.kind || '/' || reflection.signature
     and action in ('retire', 'restore')
-  order by at desc, id desc limit 1
+  order by id desc limit 1
 )
-returning kind, signature, last_shown;
-
--- name: after_ruling
-select max(:now, coalesce(max(at) + 0.000001, 0)) as at from ruling
-where tenant = :tenant and project = :project and subject = :subject and action in ('retire', 'restore');
+returning kind, signature;

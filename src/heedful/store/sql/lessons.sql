@@ -1,26 +1,3 @@
--- name: begin_anew
--- A proof is about the old text of a lesson. It does not apply to a new text from an operator. It does not apply to a new
--- text from a measured outcome either, unless the lesson is retired. The ruling has the digest of the old text.
-with newest (action, digest, at) as (
-  select action, json_extract(record, '$.digest'), at from ruling
-  where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
-    and action in ('retire', 'restore')
-  order by at desc, id desc limit 1
-),
-known (replaced, shown) as (
-  select trust not in ('operator', 'measured') and text <> :text, last_shown from reflection
-  where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-)
-insert into ruling (tenant, project, action, subject, by, why, at)
-select :tenant, :project, 'restore', :kind || '/' || :signature,
-       case when :source <> '' then :source else :trust end, 'other words replaced its text',
-       -- After the last ruling and exposure, even if the clock was set back.
-       max(:now, max(coalesce((select at + 0.000001 from newest), 0), coalesce((select shown from known), 0)))
-where case
-  when not exists (select 1 from newest where action = 'retire') then (select replaced and shown > 0 from known)
-  when :trust = 'operator' then coalesce((select replaced from known), (select digest <> :mark from newest))
-end;
-
 -- name: replace_words
 -- Text of an operator or a measured outcome replaces other text. The text of a model is then no longer recalled.
 update example set state = 'superseded'
@@ -38,17 +15,21 @@ select coalesce(
 
 -- name: upsert_reflection
 insert into reflection (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
-                    importance, source, pinned, meta, first_seen, last_seen)
+                    importance, source, pinned, meta, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
         :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
-        -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
+        -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile. The proof is about the
+        -- text whose digest the ruling has: it does not apply to a new text from an operator.
         case when :state in ('candidate', 'verified') and 'retire' = (
-               select action from ruling
+               select case when :trust = 'operator' and json_extract(record, '$.digest') <> :mark then '' else action end
+               from ruling
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
-               order by at desc, id desc limit 1) then 'retired' else :state end,
-        :trust, :importance, :source, :pinned, :meta, :now, :now)
+               order by id desc limit 1) then 'retired' else :state end,
+        :trust, :importance, :source, :pinned, :meta, :now, :now,
+        coalesce((select max(at) from ruling where tenant = :tenant and project = :project
+                    and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
 on conflict (tenant, project, kind, signature) do update
 set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
@@ -58,6 +39,8 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
                  then 'verified' else reflection.state end,
     useful = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                   and reflection.text <> excluded.text then 1 else reflection.useful end,
+    judged_from = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+                       and reflection.text <> excluded.text then max(:now, reflection.last_shown) else reflection.judged_from end,
     (trust, text, source, tags, importance, meta, author) = (
       select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, null
       where reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
@@ -257,9 +240,6 @@ delete from occurrence where id in (
   )
 )
 returning reflection;
-
--- name: delete_vectors
-delete from vector where example in (select atom from json_each(:ids));
 
 -- name: delete_examples
 delete from example where id in (select atom from json_each(:ids)) returning reflection;

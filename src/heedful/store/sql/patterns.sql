@@ -36,9 +36,6 @@ select id, words, signature, pattern, error_type from reflection
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
 limit :limit;
 
--- name: any_became
-select 1 as one from link where tenant = :tenant and project = :project and relation = 'became' limit 1;
-
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
   select signature, apart from reflection /*sqlite indexed by reflection_type */

@@ -118,6 +118,8 @@ create table reflection (
   first_seen real not null,
   last_seen real not null,
   last_shown real not null default 0,
+  -- Loops after this time are evidence about the lesson: its text was replaced then, or the lesson was restored.
+  judged_from real not null default 0,
   author integer,
   meta text not null default '{}',
   unique (tenant, project, kind, signature)
@@ -331,7 +333,6 @@ create table link (
   primary key (tenant, project, child, relation, parent)
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
-create index link_became on link (tenant, project) where relation = 'became';
 
 -- A consolidation: its report, and the time `undone` of its rollback.
 create table dream (
