@@ -8,7 +8,8 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -195,6 +196,23 @@ class NotPassed(HeedfulError):
             f"not passed after {len(result.loop.attempts)} attempts ({why}): "
             f"{wrong or 'nothing was evaluated'}; the best candidate is in .result.candidate"
         )
+
+
+@dataclass(slots=True)
+class UserCode:
+    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
+
+    Errors of heedful pass unchanged.
+    """
+
+    failed: Callable[[BaseException], HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
+            raise self.failed(error) from error
 
 
 class UserCodeError(HeedfulError):

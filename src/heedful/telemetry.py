@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # an optional package
 
 Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
-Answered = Callable[[str, int], None]
 Finished = Callable[[str, str, int, int], None]
 # The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does not learn.
 SCOPE: Final = "heedful"
@@ -62,9 +61,9 @@ class _Exporter:
         self.error = StatusCode.ERROR
 
     @contextmanager
-    def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
+    def span(self, name: str, attributes: Attributes) -> Iterator[Span]:
         """Open a span; if an exception ends the span, export only the exception's type."""
-        quiet = {"record_exception": False, "set_status_on_exception": False, **options}
+        quiet: Any = {"record_exception": False, "set_status_on_exception": False}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
         with started as span, ExitStack() as stack:
 
@@ -104,16 +103,6 @@ def end() -> None:
     _active.clear()
 
 
-def trace_headers() -> dict[str, str]:
-    """Return headers (`traceparent`) that continue the current trace; empty without a trace."""
-    headers: dict[str, str] = {}
-    if _active:
-        from opentelemetry.propagate import inject
-
-        inject(headers)
-    return headers
-
-
 def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]:
     """Open a span for a job."""
     if not _active:
@@ -124,32 +113,6 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
 
 def _own(**values: Any) -> dict[str, Any]:
     return {f"heedful.{name}": value for name, value in values.items()}
-
-
-@contextmanager
-def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """Open a span for a request to the service; it continues the trace of its `headers`.
-
-    Yields a function. Call it with the template of the route (never a path) and the HTTP status.
-    """
-    if not _active:
-        yield lambda route, status: None
-        return
-    from opentelemetry.propagate import extract
-    from opentelemetry.trace import SpanKind
-
-    exporter = _active[0]
-    method = method if method in METHODS else "_OTHER"
-    options = {"context": extract(headers), "kind": SpanKind.SERVER}
-    with exporter.span(method, {"http.request.method": method}, **options) as span:
-
-        def answered(route: str, status: int) -> None:
-            span.update_name(f"{method} {route}")
-            span.set_attributes({"http.route": route, "http.response.status_code": status})
-            if status >= 500:
-                span.set_status(exporter.error)
-
-        yield answered
 
 
 @contextmanager

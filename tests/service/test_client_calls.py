@@ -5,9 +5,8 @@ import logging
 
 import httpx
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
 
-from heedful import errors, telemetry
+from heedful import errors
 from heedful.errors import InvalidInput, Refused, Unreachable
 from heedful.service.client import Client, refused
 
@@ -179,18 +178,3 @@ def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
     with pytest.raises(errors.PackageMissing, match=r"heedful\[client\]"):
         Client(HERE)
-
-
-def test_a_call_is_part_of_the_trace_that_it_is_made_in():
-    tracers, service = TracerProvider(), Service(GOOD)
-    telemetry.begin(tracers=tracers)
-    try:
-        with tracers.get_tracer("test").start_as_current_span("a request of the host") as span:
-            asyncio.run(ask(service))
-    finally:
-        telemetry.end()
-        tracers.shutdown()
-    asyncio.run(ask(service))
-    traced, plain = (request.headers.get("traceparent") for request in service.got)
-    assert f"{span.get_span_context().trace_id:032x}" in traced
-    assert plain is None

@@ -25,7 +25,7 @@ from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
-from tests.test_telemetry import PARENT, told  # noqa: F401 - a fixture
+from tests.test_telemetry import told  # noqa: F401 - a fixture
 
 IMPATIENT = [sys.executable, str(Path(__file__).parent / "impatient.py")]
 PATIENCE = 30.0  # seconds after which a test is given up
@@ -261,7 +261,7 @@ def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
     run = {"events": [{"type": "tool_call", "tool": "price", "error": "no pot"}], "task": "Price?"}
     told.begin()
     for _ in range(2):
-        answer = api.post("/v1/episodes", json=run, headers={"traceparent": PARENT})
+        answer = api.post("/v1/episodes", json=run)
         assert (answer.status_code, answer.json()["state"]) == (202, "waiting"), answer.text
     waiting = 'heedful_jobs{queue="reflection",state="waiting"}'
     assert f"{waiting} 1.0" in api.get("/metrics", key="").text
@@ -275,15 +275,6 @@ def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
     assert api.post("/v1/episodes", json=run).status_code == 200
     counts = api.run(api.setup.store.read(Scope(TENANT, PROJECT), episodes.counts))
     assert counts == {"reflected": 1}
-    (_,), (request, *_) = told.spans("heedful.task reflect"), told.spans("POST /v1/episodes")
-    assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
-    assert dict(request.attributes) == {
-        "http.request.method": "POST",
-        "http.route": "/v1/episodes",
-        "http.response.status_code": 202,
-    }
-    api.post("/v1/traces", json={"resourceSpans": []})  # spans make no span, nor do metrics
-    assert {one.name for one in told.spans()} >= {"POST /v1/episodes"}
-    assert not [one.name for one in told.spans() if "traces" in one.name or "metrics" in one.name]
+    assert len(told.spans("heedful.task reflect")) == 1
     api.run(queue.__aexit__(None, None, None))
     api.close()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from heedful import errors
+from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
@@ -52,23 +53,6 @@ _context: ContextVar[Context] = ContextVar("heedful_context")
 def context() -> Context:
     """Return the context of the running attempt. Raises LookupError outside an attempt."""
     return _context.get()
-
-
-@dataclass(slots=True)
-class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
-
-    failed: Callable[[BaseException], errors.HeedfulError]
-    kinds: tuple[type[BaseException], ...] = (Exception,)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, self.kinds) and not isinstance(error, errors.HeedfulError):
-            raise self.failed(error) from error
 
 
 async def call(

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.checks.evaluate import UserCode
-from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
 
 Check = Callable[..., Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Unpack
 
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options, answer_of
 
@@ -49,17 +48,15 @@ class Function:
             given = {name: value for name, value in given.items() if name in self._takes}
         asked = partial(self._call, list(messages), **given)
 
-        async def ask() -> Any:
-            if inspect.iscoroutinefunction(self._call):
-                return await asked()
-            # A future can hold a StopIteration; an awaited thread cannot raise it.
-            value = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
-            return await value if inspect.isawaitable(value) else value
-
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            outcomes = await asyncio.gather(ask(), return_exceptions=True)
-        said = _checked(f"model {self.name!r}", outcomes[0])
+            with UserCode(partial(_raised, f"model {self.name!r}")):
+                if inspect.iscoroutinefunction(self._call):
+                    said = await asked()
+                else:
+                    # A future can hold a StopIteration; an awaited thread cannot raise it.
+                    said = (await calls.in_thread(partial(calls.settle, Future(), asked))).result()
+                    said = await said if inspect.isawaitable(said) else said
         seconds = time.monotonic() - begun
         answer = Answer(said) if isinstance(said, str) else answer_of(said)
         if answer is None or not isinstance(answer.text, str):
@@ -72,22 +69,17 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _checked(what: str, outcome: Any) -> Any:
-    """Return `outcome`; if it is an exception, raise it, or a ModelError if it is of user code."""
-    if isinstance(outcome, Exception) and not isinstance(outcome, HeedfulError):
-        raise ModelError(f"{what} raised {type(outcome).__name__}: {outcome}") from outcome
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+def _raised(what: str, error: BaseException) -> ModelError:
+    return ModelError(f"{what} raised {type(error).__name__}: {error}")
 
 
 def _look_up(name: str) -> Callable[..., Any]:
     allowed = "a function, as in module:function"
-    imported = calls.settle(Future(), partial(resolve_name, name))
-    error = imported.exception()
-    if isinstance(error, ImportError | AttributeError):
-        raise InvalidInput("model", name, f"{allowed} ({error})") from error
-    found = _checked(f"importing model {name!r}", error or imported.result())
+    with UserCode(partial(_raised, f"importing model {name!r}")):
+        try:
+            found: Callable[..., Any] = resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            raise InvalidInput("model", name, f"{allowed} ({error})") from error
     if not callable(found):
         raise InvalidInput("model", name, allowed)
-    return found  # type: ignore[no-any-return]
+    return found

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from heedful import errors, telemetry
+from heedful import errors
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
 from heedful.lessons.action import ActionHistory
@@ -118,7 +118,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             method,
             "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
             params={k: v for k, v in (query | {"project": self.project}).items() if v},
-            headers={**telemetry.trace_headers(), **once, **(headers or {})},
+            headers={**once, **(headers or {})},
             content=None if body is None else text.encode("ascii"),
         )
         answer = await self._final(request)

@@ -239,8 +239,6 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 # Paths that need no key, because they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
-# Paths whose requests make no span. A service may export its own spans to its own /v1/traces.
-UNTRACED = (*PUBLIC, TRACES)
 # Without a key, only programs on this machine may call. A web page in a browser sends another host
 # name or an origin. A proxy on this machine that forwards requests adds one of these headers.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -270,14 +268,6 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         out = _Response(scope, send)
-        if scope["path"] in UNTRACED:
-            await self._answer(scope, receive, out)
-            return
-        with telemetry.request(scope["method"], Headers(scope=scope)) as answered:
-            await self._answer(scope, receive, out)
-            answered(out.route, out.status)
-
-    async def _answer(self, scope: Scope, receive: Receive, out: _Response) -> None:
         began, most = time.perf_counter(), self._setup.limits.answer
         time_left = asyncio.timeout(most)
         try:
