@@ -179,7 +179,7 @@ class Told:
                 asked += [whence.sources, len(whence.parents), whence.sightings]
             asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
                           one.before) for one in await Dreams(memory).log()])  # fmt: skip
-        loops = await self.store.read(ONE, loop_store.newest, 99)
+        loops, _ = await self.store.read(ONE, loop_store.newest, 99)
         return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
 
     async def _search(self, memory: Memory, text: str, only: Filter) -> Any:

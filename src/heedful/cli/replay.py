@@ -168,7 +168,7 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     values = config.settings(db=source)
     scope = config.scope_of(values)
     try:
-        newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
+        newest, _ = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     except StoreCorrupt as error:
         if source is not None:
             error.add_note("the name of a file of recorded loops must end in .jsonl")
