@@ -139,8 +139,7 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)
     assert (await read(exposures.rulings, 9))[-1]["why"] == "why"
     # In quarantine: seen, released, revoked.
-    [held] = await read(lessons.quarantined, None)
-    assert await read(lessons.waiting, 1) == [held]
+    [held] = await read(lessons.quarantined)
     assert (await read(lessons.provenance, held)).sources == ("page",)
     assert await write(lessons.state_trust, "tool", "model", "ada", "", {}) == []
     assert await read(lessons.statements) == {"tool": "model"}

@@ -434,8 +434,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            rows = db.all("evict", scope, kept=json.dumps(list(kept)), excess=excess)
-            gone |= {row["id"] for row in rows}
+            values = {"most_useful": inf, "since": -inf, "before": inf, "limit": excess}
+            for row in db.all("prunable", scope, **values, kept=json.dumps(list(kept))):
+                gone.add(row["id"])
+                db.delete("reflection", {**key_of(scope), "id": row["id"]})
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
         db.run("evict_examples", {"scope": token(scope), "excess": excess})
@@ -451,13 +453,13 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
-    found: list[Mapping[str, Any]] = []
-    for row in db.all("prunable", scope, since=-inf, before=before, limit=ALL):
+    values, found = {"most_useful": 1, "kept": "[]"}, list[Mapping[str, Any]]()
+    for row in db.all("prunable", scope, **values, since=-inf, before=before, limit=ALL):
         days = (now - max(row["last_seen"], row["last_shown"])) / DAY
         found.append({**dict(row), "why": f"not used for {days:.0f} days"})
     excess = count(db, scope) - len(found) - keep if keep >= 0 else 0
     if excess > 0:
-        rows = db.all("prunable", scope, since=before, before=inf, limit=excess)
+        rows = db.all("prunable", scope, **values, since=before, before=inf, limit=excess)
         found += [{**dict(row), "why": f"the least useful beyond {keep}"} for row in rows]
     return found
 
@@ -488,11 +490,16 @@ PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
-def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
-    """Return the examples with these ids, in any state; None returns all quarantined examples."""
+def quarantined(
+    db: Db, scope: Scope, ids: Sequence[int] | None = None, limit: int = ALL, before: int = ALL
+) -> list[QuarantinedLesson]:
+    """Return the examples with these ids, in any state, newest first.
+
+    Without `ids`, returns the newest `limit` quarantined examples, those with ids below `before`.
+    """
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("held", {**key, "most": ALL, "before": ALL})]
+        ids = [row["id"] for row in db.run("held", {**key, "most": limit, "before": before})]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
@@ -500,12 +507,6 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
         origin = trusts.Provenance()
         found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
-
-
-def waiting(db: Db, scope: Scope, limit: int, before: int = ALL) -> list[QuarantinedLesson]:
-    """Return the newest `limit` quarantined examples, or the newest with ids below `before`."""
-    rows = db.run("held", {**_scope_key(scope), "most": limit, "before": before})
-    return quarantined(db, scope, [row["id"] for row in rows])
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
@@ -551,7 +552,7 @@ def state_trust(
     if waiting is None:
         return []
     stated, released = {**waiting, **statements(db, scope)}, list[int]()
-    for one in quarantined(db, scope, None):
+    for one in quarantined(db, scope):
         rows = db.select("source", "origin", {"example": one.id})
         rows = [row for row in rows if not row["source"].startswith(KEY)]
         names = {row["source"] for row in rows if not row["source"].startswith("episode:")}

@@ -287,19 +287,6 @@ set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
     first_seen = min(first_seen, :first_seen)
 where id = :id;
 
--- name: evict
--- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
--- least useful, the least important and the longest unused.
-delete from reflection where id in (
-  select id from reflection
-  where tenant = :tenant and project = :project and pinned = false
-    and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
-  order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
-           useful, importance, max(last_seen, last_shown), id
-  limit :excess
-)
-returning id;
-
 -- name: evict_examples
 delete from example where id in (
   select e.id from example e join reflection l on l.id = e.reflection
@@ -308,10 +295,13 @@ delete from example where id in (
 );
 
 -- name: prunable
+-- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
+-- least useful, the least important and the longest unused.
 select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
 from reflection
-where tenant = :tenant and project = :project and pinned = false and useful <= 1
+where tenant = :tenant and project = :project and pinned = false and useful <= :most_useful
   and max(last_seen, last_shown) >= :since and max(last_seen, last_shown) < :before
+  and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
