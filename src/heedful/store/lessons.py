@@ -67,41 +67,13 @@ def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
     return json.dumps(sorted(digests | {short_digest(one) for one in plain if one}))
 
 
-def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Copy the recallable examples of lesson `subject` to lesson `successor` for a dream.
+def move_examples(db: Db, subject: int, successor: int) -> None:
+    """Move the recallable examples of lesson `subject` to `successor`, which superseded it.
 
-    Records each copy. A copy derives from its original, so that a revocation deletes both.
+    When the lesson returns, a trigger moves them back.
     """
-    values: Plain = {"subject": subject, "successor": successor}
-    for row in db.run("carried", values).fetchall():
-        copied = {"example": row["id"], "successor": successor}
-        copy = db.run("copy_example", copied).fetchall()[0]["id"]
-        db.insert("lineage", {"child": copy, "parent": row["id"]})
-        for name in ("copy_origin", "copy_vector"):
-            db.run(name, {**copied, "copy": copy})
-        record_supersession(db, dream, "example", row["id"], copy, {"state": row["state"]})
-
-
-def record_supersession(
-    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain
-) -> None:
-    """Record that a dream superseded row `subject`; `what` is "reflection" or "example".
-
-    `successor` is the row that replaces it, and `before` holds the data for a rollback.
-    """
-    values = {"dream": dream, "what": what, "subject": subject, "successor": successor}
-    db.insert("supersession", {**values, "before": json.dumps(before)})
-
-
-def copy_to_successor(db: Db, values: Plain) -> None:
-    """Copy new examples of a lesson to its successor, if a dream superseded the lesson.
-
-    `values` holds the scope, the `kind` and `signature` of the lesson, and its id as `reflection`.
-    """
-    named = {"name": name_of(values), "subject": values["reflection"]}
-    row = db.first("became", {**values, **named})
-    if row is not None and row["dream"] is not None:
-        carry(db, row["dream"], values["reflection"], row["id"])
+    for row in db.run("move_examples", {"subject": subject, "successor": successor}).fetchall():
+        db.insert("moved", {"example": row["id"], "lesson": subject})
 
 
 def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
@@ -234,13 +206,15 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     sighting["via"] = " ".join(name for name in reflection.sources if name.startswith(KEY))
     db.insert("occurrence", {**sighting, "text": storable(reflection.sighting), "at": now})
     _write(db, values, reflection, row)
-    if row["state"] == "superseded":
-        copy_to_successor(db, values)
     stored = row["state"], row["trust"], 0
     if "quarantined" in (reflection.state, row["state"]):
-        key = {"digest": values["digest"]} if "digest" in values else {"id": row["author"]}
-        (one,) = db.select("id, state, trust", "example", {"reflection": id, **key})
+        key = {"id": row["author"]}  # a dream may have moved it to another lesson
+        if "digest" in values:
+            key = {"reflection": id, "digest": values["digest"]}
+        (one,) = db.select("id, state, trust", "example", key)
         stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
+    for became in db.run("became", values).fetchall() if row["state"] == "superseded" else ():
+        move_examples(db, id, became["id"])
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
 
 
@@ -600,7 +574,8 @@ def settle(
         words = _said(one.kind, one.lesson, one.example, released)
         if released:
             db.run("allow_words", {**values, "words": words})
-            copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
+            for became in db.run("became", values).fetchall():
+                move_examples(db, row["reflection"], became["id"])
         for said in json.loads(words) if not released else ():
             db.insert("refused", {**key_of(scope), "words": said}, SKIP)
         (lesson,) = db.run("read_voice", values).fetchall()
@@ -625,13 +600,14 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
     vectors = db.run("delete_vectors", values).rowcount
+    voiced = db.run("voiced", values).fetchall()  # also those whose examples a dream moved
     gone = db.run("delete_examples", values).fetchall()
     for name in names:
         db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
     lessons = 0
-    for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
+    for reflection in sorted(seen.keys() | {row["reflection"] for row in (*voiced, *gone)}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("forget_briefings", values)
         db.run("unsee", values)

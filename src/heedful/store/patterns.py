@@ -24,7 +24,7 @@ from heedful.lessons.signature import bare_digest, untitled
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import carry, plain, record_supersession, rule
+from heedful.store.lessons import move_examples, plain, rule
 from heedful.store.store import SKIP, Db, Row, from_row, key_of, storable
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
@@ -283,11 +283,11 @@ def _carry_out(
         if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
     for lesson in members:
-        before = {"lesson": lesson.name, "state": lesson.state}
-        record_supersession(db, dream, "reflection", lesson.id, survivor.id, before)
+        row = {"dream": dream, "subject": lesson.id, "successor": survivor.id}
+        db.insert("supersession", {**row, "lesson": lesson.name, "state": lesson.state})
         link = {"child": lesson.name, "relation": "became", "parent": survivor.name}
         db.insert("link", {**key, **link}, SKIP)
-        carry(db, dream, lesson.id, survivor.id)
+        move_examples(db, lesson.id, survivor.id)
         db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
 
@@ -325,10 +325,9 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
-    merged = {"dream": id, "what": "reflection"}
-    for row in db.select("before", "supersession", merged, "order by subject"):
-        child = json.loads(row["before"])["lesson"]
-        back += sum(one["back"] for one in db.all("delete_became", scope, child=child))
+    for row in db.select("lesson", "supersession", {"dream": id}, "order by subject"):
+        gone = db.all("delete_became", scope, child=row["lesson"])
+        back += sum(one["back"] for one in gone)
     for one in known[0]["proposals"]:
         if one["action"] == "reword" and one["outcome"] == "done":
             db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})

@@ -401,7 +401,7 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
                     f"role {role['role']} sees only one tenant at a time, but a copy needs all "
                     "tenants; connect as the role that owns heedful's tables"
                 )
-            copied.script(f"begin; {postgres.PATIENT}")
+            copied.script(f"begin; set constraints all immediate; {postgres.PATIENT}")
             for table in tables():
                 if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
                     raise Conflict(

@@ -31,33 +31,27 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and (not :member or not l.pinned)
   and not exists (select 1 from example where reflection = l.id and state = 'quarantined');
 
--- name: carried
--- The recallable examples of a lesson that its successor lacks.
-select e.id, e.state from example e join reflection l on l.id = e.reflection
-where l.id = :subject and not (e.digest like 'lesson%' and e.lesson = l.text) and e.state in ('candidate', 'verified')
-  and not exists (select 1 from example where reflection = :successor and digest = e.digest)
-order by e.id;
-
--- name: copy_origin
-insert into origin (example, source, scope) select :copy, source, scope from origin where example = :example;
+-- name: move_examples
+-- Those that the successor lacks; the words of the lesson stay.
+update example set reflection = :successor
+where reflection = :subject and state in ('candidate', 'verified')
+  and not (digest like 'lesson%' and lesson = (select text from reflection where id = :subject))
+  and digest not in (select digest from example where reflection = :successor)
+returning id;
 
 -- name: became
--- The successor of a superseded lesson, and the last dream that superseded it.
+-- The lesson that superseded a lesson.
 with recursive line (name) as (
-  select parent from link where tenant = :tenant and project = :project and child = :name and relation = 'became'
+  select kind || '/' || signature from reflection where id = :reflection and state = 'superseded'
   union select k.parent from link k join line on k.child = line.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 ),
 parted (kind, signature) as materialized (
   select substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
 )
-select l.id, (
-  select max(s.dream) from supersession s join dream d on d.id = s.dream
-  where s.what = 'reflection' and s.subject = :subject and d.undone is null
-) as dream
-from parted p
+select l.id from parted p
 join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
-where l.state <> 'superseded' and l.id <> :subject limit 1;
+where l.state <> 'superseded' limit 1;
 
 -- name: read_dreams
 select id, report, by, at, undone from dream
@@ -73,9 +67,9 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
 -- name: superseded_later
 -- The last dream that superseded a lesson of this dream.
 select s.dream, s.subject from supersession s join dream d on d.id = s.dream
-where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subject in (
-  select successor from supersession where dream = :dream and what = 'reflection'
-  union select subject from supersession where dream = :dream and what = 'reflection'
+where s.dream > :dream and d.undone is null and s.subject in (
+  select successor from supersession where dream = :dream
+  union select subject from supersession where dream = :dream
 )
 order by s.dream desc limit 1;
 

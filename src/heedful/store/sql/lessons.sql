@@ -198,13 +198,13 @@ select text, source, trust, parents from occurrence where reflection = :reflecti
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
--- If a lesson has only copies of examples, the lessons that it superseded return, and get these examples back.
+-- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
 delete from link
 where tenant = :tenant and project = :project and relation = 'became'
   and parent = (select kind || '/' || signature from reflection where id = :reflection)
   and not exists (
-    select 1 from example where reflection = :reflection
-      and id not in (select successor from supersession where what = 'example'));
+    select 1 from example e where reflection = :reflection
+      and not exists (select 1 from moved where example = e.id));
 
 -- name: bring_back
 update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'candidate' end
@@ -261,6 +261,10 @@ returning reflection;
 -- name: delete_vectors
 delete from vector where example in (select atom from json_each(:ids));
 
+-- name: voiced
+select id as reflection from reflection
+where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
+
 -- name: delete_examples
 delete from example where id in (select atom from json_each(:ids)) returning reflection;
 
@@ -305,13 +309,6 @@ where tenant = :tenant and project = :project and pinned = false and useful <= :
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
-
--- name: copy_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
-select (select example + 1 from corpus c where c.scope = e.scope),
-       :successor, scope, task, record, digest, state, trust, lesson, at, words
-from example e where id = :example
-returning id;
 
 -- name: insert_example
 insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
