@@ -291,16 +291,15 @@ def add_example(
 
     Returns "new", "raised" or "nothing". `values` holds the scope and `kind`, `signature`,
     `reflection`, `digest`, `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the
-    space and data of the vector. Searches also find the words of `context`.
+    space and data of the vector. Searches also find the words of `context`; `values` may hold the
+    words of an import as `searched`.
     """
     task = storable(example.task)
-    values = {
-        **values,
-        "task": task,
-        "record": json.dumps(redact_data(asdict(example))),
-        "lesson": values["text"],
-        "words": searched_words(task, storable(context), values.get("about", "")),
-    }
+    found = values.get("searched") or searched_words(
+        task, storable(context), values.get("about", "")
+    )
+    record = json.dumps(redact_data(asdict(example)))
+    values = {**values, "task": task, "record": record, "lesson": values["text"], "words": found}
     if values["state"] == "quarantined":
         said = {"words": _said(values["kind"], values["text"], example, True)}
         if db.first("is_refused", {**values, **said}) is not None:

@@ -292,24 +292,14 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
     key = {"reflection": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
-    example = redact_data(asdict(one.example))
-    values = {
-        **key,
-        "scope": lesson["scope"],
-        "task": storable(example["task"]),
-        "record": json.dumps(example),
-        "state": one.state,
-        "trust": one.trust,
-        "lesson": text,
-        "words": storable(one.words),
-        "now": one.at or lesson["now"],
-    }
-    id = db.run("insert_example", values).fetchall()[0]["id"]
-    for source in set(map(storable, one.sources)) or {""}:
-        db.insert("origin", {"example": id, "source": source, "scope": lesson["scope"]})
+    values = {**lesson, **key, "text": text, "state": one.state, "trust": one.trust}
+    values |= {"source": next(iter(one.sources), ""), "sources": one.sources, "parents": "[]"}
+    values |= {"now": one.at or lesson["now"], "searched": storable(one.words)}
+    lessons.add_example(db, values, one.example, "", None)
+    ((id, state),) = db.select("id, state", "example", key)
     if one.author and text == lesson["text"] and not lesson["author"]:
         db.update("reflection", {"id": lesson["id"]}, {"author": id})
-    return one.state
+    return cast("State", state)
 
 
 # The tables to which other tables refer are written first.
