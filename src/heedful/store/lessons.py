@@ -585,7 +585,7 @@ def settle(
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
-    A lesson that has text from another source stays, with this text. The source `key:ID` includes
+    A lesson with an example from another source stays, with its text. The source `key:ID` includes
     all that came through this key of a service. With `dry_run`, deletes nothing and returns what it
     would delete. Raises NotFound if nothing comes from the source.
     """
@@ -613,7 +613,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         lesson = db.run("read_voice", values).fetchone()
         if not lesson["spoken_for"]:  # its words were deleted: take those of another example
             db.run("give_back", values)
-            best = _best(db, values) or _from_sighting(db, values, lesson)
+            best = _best(db, values)
             if best is None:
                 lessons += db.delete("reflection", {"id": reflection})
             else:
@@ -679,16 +679,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
     db.run("set_voice", values)
-
-
-def _from_sighting(db: Db, values: Plain, lesson: Row) -> int | None:
-    """Store the text of the most trusted sighting as an example; return its id, if there is one."""
-    row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
-    if row is None:
-        return None
-    state = trusts.initial_state(row["trust"])
-    _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
-    return _best(db, values)
 
 
 def _scope_key(scope: Scope) -> Plain:

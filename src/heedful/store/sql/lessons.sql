@@ -193,10 +193,6 @@ from reflection l where l.id = :reflection;
 select id from example where reflection = :reflection
 order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
--- name: best_sighting
-select text, source, trust, parents from occurrence where reflection = :reflection and text <> ''
-order by (select key from json_each(:order) where value = trust), id limit 1;
-
 -- name: give_back
 -- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
 delete from link
