@@ -37,6 +37,7 @@ SENTENCE = 5  # words of an answer that is rejected for every task
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
+INTERNAL = ("tenant", "project", "words", "author", "meta")
 # The beginning of the digest of a row that holds the words of a lesson, not an example.
 LESSON = "lesson"
 
@@ -369,9 +370,12 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
 
 def plain(row: Row) -> Mapping[str, Any]:
-    """Return the row of a lesson as plain data."""
+    """Return the row of a lesson as plain data, without the words of tools and documents."""
+    lesson = {name: value for name, value in dict(row).items() if name not in INTERNAL}
+    if row["trust"] in HELD:
+        lesson |= {"pattern": "", "text": "", "tags": "[]"}
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
-    return {**dict(row), **flags, "tags": json.loads(row["tags"])}
+    return {**lesson, **flags, "tags": json.loads(lesson["tags"])}
 
 
 def rule(

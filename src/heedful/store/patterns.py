@@ -21,6 +21,7 @@ from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
+from heedful.lessons.trust import HELD
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
@@ -146,7 +147,8 @@ def _lessons(
 ) -> tuple[int, tuple[Mapping[str, Any], ...]]:
     """Return the number of sightings of all lessons of these patterns, and the first lessons."""
     names = {"signature": signature, "members": json.dumps(members)}
-    rows = [dict(plain(row)) for row in db.all("seen", scope, **names, limit=LESSONS)]
+    found = db.all("seen", scope, **names, limit=LESSONS)
+    rows = [{**plain(row), "pattern": row["pattern"]} for row in found]
     return max([int(row.pop("total")) for row in rows], default=0), tuple(rows)
 
 
@@ -218,7 +220,7 @@ def amend(
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
-    lesson = {**plain(row), "meta": json.loads(row["meta"])}
+    lesson = {**plain(row), "meta": {} if row["trust"] in HELD else json.loads(row["meta"])}
     edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
     return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}
 

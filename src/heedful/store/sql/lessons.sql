@@ -92,28 +92,18 @@ where reflection = :reflection and digest = :digest and state = 'candidate'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_reflections
-select id, kind, signature, case when trust in ('tool', 'external') then '' else pattern end as pattern, error_type,
-       case when trust in ('tool', 'external') then '' else text end as text,
-       case when trust in ('tool', 'external') then '[]' else tags end as tags,
-       state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples
+select *, (
+  select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)
+) as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
 -- name: list_reflections
-with visible as (
-  select id, kind, signature, error_type, state, trust, importance, seen, source, pinned, apart, useful, helped, hurt,
-         first_seen, last_seen, last_shown,
-         case when trust in ('tool', 'external') then '' else pattern end as pattern,
-         case when trust in ('tool', 'external') then '' else text end as text,
-         case when trust in ('tool', 'external') then '[]' else tags end as tags,
-         case when trust in ('tool', 'external') then '{}' else meta end as meta
-  from reflection where tenant = :tenant and project = :project and id < :before
-)
-select * from visible
-where (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
+select * from reflection
+where tenant = :tenant and project = :project and id < :before
+  and (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
   and (:state = '' or state = :state)
-  and (:tag = '' or exists (select 1 from json_each(tags) where value = :tag))
+  and (:tag = '' or trust not in ('tool', 'external') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: count_reflections
