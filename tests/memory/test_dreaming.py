@@ -48,7 +48,7 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     (merge,) = dream.done
     assert (merge.survivor, merge.members) == (first, (second,))
     assert (await Dreams(memory).show(dream.id)).texts[second] == SAME
-    assert "parcel" not in str(rows(path, "select * from dream, supersession"))  # no text
+    assert "parcel" not in str(rows(path, "select * from dream, link"))  # no text
     assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
     assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
     assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]

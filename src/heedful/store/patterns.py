@@ -26,7 +26,7 @@ from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import move_examples, plain, rule
-from heedful.store.store import SKIP, Db, Row, from_row, key_of, storable
+from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
@@ -285,10 +285,9 @@ def _carry_out(
         if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
     for lesson in members:
-        row = {"dream": dream, "subject": lesson.id, "successor": survivor.id}
-        db.insert("supersession", {**row, "lesson": lesson.name, "state": lesson.state})
-        link = {"child": lesson.name, "relation": "became", "parent": survivor.name}
-        db.insert("link", {**key, **link}, SKIP)
+        link = {**key, "child": lesson.name, "relation": "became", "parent": survivor.name}
+        db.delete("link", link)  # of an earlier dream, if a person brought the lesson back
+        db.insert("link", {**link, "dream": dream, "before": lesson.state})
         move_examples(db, lesson.id, survivor.id)
         db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
@@ -323,13 +322,10 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it is rolled back already; heedful dream log shows when")
     for later in db.all("superseded_later", scope, dream=id):
-        what = f"dream {later['dream']} later superseded its lesson {later['subject']}"
+        what = f"dream {later['dream']} later superseded its lesson {later['child']}"
         do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
-    back = 0
-    for row in db.select("lesson", "supersession", {"dream": id}, "order by subject"):
-        gone = db.all("delete_became", scope, child=row["lesson"])
-        back += sum(one["back"] for one in gone)
+    back = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
     for one in known[0]["proposals"]:
         if one["action"] == "reword" and one["outcome"] == "done":
             db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})

@@ -66,19 +66,18 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
 
 -- name: superseded_later
 -- The last dream that superseded a lesson of this dream.
-select s.dream, s.subject from supersession s join dream d on d.id = s.dream
-where s.dream > :dream and d.undone is null and s.subject in (
-  select successor from supersession where dream = :dream
-  union select subject from supersession where dream = :dream
-)
-order by s.dream desc limit 1;
+select later.dream, later.child from link k join link later
+  on later.tenant = k.tenant and later.project = k.project and later.child in (k.child, k.parent)
+where k.tenant = :tenant and k.project = :project and k.relation = 'became' and k.dream = :dream
+  and later.relation = 'became' and later.dream > :dream
+order by later.dream desc limit 1;
 
--- name: delete_became
--- A trigger restores the lesson if the lesson still exists.
-delete from link where tenant = :tenant and project = :project and relation = 'became' and child = :child
+-- name: undo_dream
+-- A trigger restores each lesson that still exists.
+delete from link where tenant = :tenant and project = :project and relation = 'became' and dream = :dream
 returning exists (
-  select 1 from reflection where tenant = :tenant and project = :project
-    and kind = substr(:child, 1, instr(:child, '/') - 1) and signature = substr(:child, instr(:child, '/') + 1)
+  select 1 from reflection r where r.tenant = :tenant and r.project = :project
+    and r.kind = substr(child, 1, instr(child, '/') - 1) and r.signature = substr(child, instr(child, '/') + 1)
 ) as back;
 
 -- name: became_one

@@ -321,17 +321,19 @@ create index action_lesson on action (reflection);
 create index action_source on action (tenant, project, source);
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
--- reflection, or from a lesson to the lesson that it `became`.
+-- reflection, or from a lesson to the lesson that it `became` in a dream. `before` is its former state.
 create table link (
   tenant text not null,
   project text not null,
   child text not null,
   relation text not null,
   parent text not null,
+  dream integer not null default 0,
+  before text not null default 'candidate',
   primary key (tenant, project, child, relation, parent)
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
-create index link_became on link (tenant, project) where relation = 'became';
+create index link_became on link (tenant, project, dream) where relation = 'became';
 
 -- A consolidation: its report, and the time `undone` of its rollback.
 create table dream (
@@ -343,16 +345,6 @@ create table dream (
   at real not null,
   undone real
 );
--- A lesson that a dream superseded: its id as `subject`, its name, its former state and its successor.
-create table supersession (
-  dream integer not null references dream (id) on delete cascade,
-  subject integer not null,
-  lesson text not null,
-  state text not null,
-  successor integer not null,
-  primary key (dream, subject)
-) without rowid;
-create index supersession_subject on supersession (subject);
 -- An example that moved from a superseded `lesson` to its successor.
 create table moved (
   n integer primary key,
@@ -495,11 +487,7 @@ when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarant
 end;
 -- When such a link is deleted, the superseded lesson returns in its former state, and its examples with it.
 create trigger member_back after delete on link when old.relation = 'became' begin
-  update reflection set state = coalesce((
-    select s.state from supersession s join dream d on d.id = s.dream
-    where s.subject = reflection.id and d.undone is null
-    order by s.dream desc limit 1
-  ), 'candidate')
+  update reflection set state = old.before
   where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
     and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
 end;
