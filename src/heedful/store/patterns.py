@@ -285,9 +285,8 @@ def _carry_out(
         if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
     for lesson in members:
-        link = {**key, "child": lesson.name, "relation": "became", "parent": survivor.name}
-        db.delete("link", link)  # of an earlier dream, if a person brought the lesson back
-        db.insert("link", {**link, "dream": dream, "before": lesson.state})
+        link = {"child": lesson.name, "relation": "became", "parent": survivor.name}
+        db.insert("link", {**key, **link, "dream": dream, "before": lesson.state})
         move_examples(db, lesson.id, survivor.id)
         db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")

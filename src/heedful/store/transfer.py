@@ -124,6 +124,8 @@ class End:
 
 
 Record = Header | LessonRecord | End
+# What a lesson of an export has and a new one does not.
+OWN = ("state", "apart", "useful", "seen", "first_seen", "last_seen", "last_shown")
 # The fields of a lesson that are stored in other tables.
 PARTS = ("type", "examples", "links")
 
@@ -276,8 +278,8 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         plain["last_seen"] = record.last_seen or now
         plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
         plain["meta"] = json.dumps(redact_data(plain["meta"]))
-        plain["id"] = db.all("next_lesson", scope)[0]["id"]
-        rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
+        rows = db.run("upsert_reflection", {**key, **plain, "now": now}).fetchall()
+        db.update("reflection", {"id": rows[0]["id"]}, {name: plain[name] for name in OWN})
     lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
     written = [_write_example(db, lesson, one) for one in record.examples]
     for link in () if known else record.links:

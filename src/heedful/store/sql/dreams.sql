@@ -81,21 +81,15 @@ returning exists (
 ) as back;
 
 -- name: became_one
--- The signatures of the successors of these lessons, and of all lessons that the successors replaced.
-with recursive above (name, there) as (
-  select k.value || '/' || s.value, exists (
-    select 1 from reflection where tenant = :tenant and project = :project
-      and kind = k.value and signature = s.value and state <> 'superseded')
-  from json_each(:kinds) k, json_each(:members) s
+-- The signatures of the lessons that superseded these lessons, and of all lessons that they superseded.
+with recursive above (name) as (
+  select k.value || '/' || s.value from json_each(:kinds) k, json_each(:members) s
   union
-  select k.parent, exists (
-    select 1 from reflection where tenant = :tenant and project = :project and state <> 'superseded'
-      and kind = substr(k.parent, 1, instr(k.parent, '/') - 1) and signature = substr(k.parent, instr(k.parent, '/') + 1))
-  from link k join above on k.child = above.name
-  where k.tenant = :tenant and k.project = :project and k.relation = 'became' and not above.there
+  select k.parent from link k join above on k.child = above.name
+  where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 ),
 below (name) as (
-  select name from above where there
+  select name from above
   union
   select k.child from link k join below on k.parent = below.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'

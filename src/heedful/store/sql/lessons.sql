@@ -30,12 +30,6 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
     and trust not in ('operator', 'measured') and text <> :text
 );
 
--- name: next_lesson
-select coalesce(
-  (select lesson from tally where tenant = :tenant and project = :project),
-  /*postgres new_base() */ /*sqlite (select base from new_scope) */
-) + 1 as id;
-
 -- name: upsert_reflection
 insert into reflection (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, meta, first_seen, last_seen)

@@ -499,4 +499,6 @@ when old.state = 'superseded' and new.state <> 'superseded' begin
   -- A later move of these examples, to the successor of the successor, is undone with it.
   delete from moved where example in (select example from moved where lesson = new.id)
     and n >= (select min(n) from moved where lesson = new.id);
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
 end;
