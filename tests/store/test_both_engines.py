@@ -1,4 +1,4 @@
-"""What random calls on both engines leave out, on each: episodes, spans, keys, calls and edits."""
+"""What random calls on both engines leave out, on each: episodes, spans and edits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import Conflict, NotFound
+from heedful.errors import NotFound
 from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import episodes, keys, lessons, patterns
+from heedful.store import episodes, lessons, patterns
 from heedful.store.records import StoredEpisode
-from heedful.store.store import Call, check_writes, keep_answer, read_call
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
 
@@ -65,27 +64,6 @@ async def test_episodes_and_spans(store):
         else:
             assert await write(episodes.replace_trace, trace, {"digest": "d5", **texts})
     assert await read(episodes.count_traces) == (0, 0)
-
-
-async def test_keys_and_calls(store):
-    read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
-    key, token = await keys.create(store, SCOPE.tenant, "ci", by="ada")
-    assert (await keys.holder(store, token)).id == key.id
-    other = replace(key, id="0" * 12)
-    assert await write(keys.insert, other, "hash") == other
-    assert (await read(keys.find, other.id)) == (other, "hash")
-    with pytest.raises(Conflict, match="a key with the id 000000000000"):
-        await write(keys.insert, other, "hash")
-    await write(check_writes)
-    assert await read(keys.any_key)
-    assert (await write(keys.revoke, key.id)).revoked
-    assert {one.id for one in await read(keys.newest, 9)} == {key.id, other.id}
-    await store.write(SCOPE, lambda db, s: keys.append(db, s.tenant, "ada", "did", "x", {}))
-    assert [row["action"] for row in await read(keys.audit_rows, 9)] == ["did"]
-    assert (await read(keys.verify_audit)).rows == 1
-    call = Call(SCOPE.tenant, key.id, "once", "digest")
-    await write(keep_answer, call, {"status": 200})
-    assert (await read(read_call, call)).answer == {"status": 200}
 
 
 async def test_the_trust_of_a_source_is_kept(store):

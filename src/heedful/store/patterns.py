@@ -324,7 +324,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         what = f"dream {later['dream']} later superseded its lesson {later['child']}"
         do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
-    back = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
+    back: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
     for one in known[0]["proposals"]:
         if one["action"] == "reword" and one["outcome"] == "done":
             db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})
