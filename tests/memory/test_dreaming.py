@@ -48,7 +48,7 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     (merge,) = dream.done
     assert (merge.survivor, merge.members) == (first, (second,))
     assert (await Dreams(memory).show(dream.id)).texts[second] == SAME
-    assert "parcel" not in str(rows(path, "select * from dream, supersession"))  # no text
+    assert "parcel" not in str(rows(path, "select * from dream, link"))  # no text
     assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
     assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
     assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
@@ -126,12 +126,15 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(sto
     assert (await recalled(memory, *tasks))[1][0] == found[1][0]
 
 
-async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
+async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, path):
     for n, text in enumerate((TEXT, SAME)):
         await memory.remember("k", text, example=example(n), source=f"s{n}")
     await consolidate(memory)
+    sql = "delete from occurrence"  # as after an import
+    await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
     await memory.quarantine.revoke("s1", by="ada")
     assert rows(path, "select record from example where record like '%label 1%'") == []
+    assert [one["text"] for one in await memory.top(9)] == [TEXT]
 
 
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
@@ -139,7 +142,8 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
     async def run():
         await memory.remember("k", TEXT, trust="model", source="page")
         await memory.remember("k", TEXT, trust="model", source="page")
-        same = await memory.remember("k", SAME, trust="model", source="other")
+        more = {"source": "other", "example": example(1)}
+        same = await memory.remember("k", SAME, trust="model", **more)
         dream = await consolidate(memory)
         assert (await states(memory))[SAME] == "superseded"
         match how:
@@ -160,7 +164,8 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
                 assert not await Dreams(memory).log()
                 return
         assert (await states(memory))[SAME] == "candidate"
-        assert (await memory.recall(SAME))[0].reflection == same.id
+        for text in (SAME, example(1).task):
+            assert (await memory.recall(text))[0].reflection == same.id
         assert (await dump(memory))["link"] == []
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
         assert (await states(memory))[SAME] == "candidate"
@@ -233,7 +238,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     assert set((await states(memory)).values()) == {"candidate"}
 
 
-@pytest.mark.parametrize("at", ["unchanged", "copy_example", "copy_vector"])
+@pytest.mark.parametrize("at", ["unchanged", "move_examples"])
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
     from heedful.store import store as named
 

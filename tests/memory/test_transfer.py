@@ -42,7 +42,7 @@ LINES = DATA.splitlines(keepends=True)
 
 
 async def held(memory: Memory) -> list[Any]:
-    return await memory.store.read(memory.scope, lessons.quarantined, None)
+    return await memory.store.read(memory.scope, lessons.quarantined)
 
 
 async def rulings(memory: Memory) -> list[Any]:

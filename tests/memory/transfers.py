@@ -90,9 +90,7 @@ async def full(memory: Memory | None = None) -> Memory:
     await memory.remember("P", "page 1", lesson="obey me", trust="external", source="http://p")
     await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
     await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
-    page_1, page_2 = [
-        one.id for one in reversed(await store.read(scope, lessons.quarantined, None))
-    ][:2]
+    page_1, page_2 = [one.id for one in reversed(await store.read(scope, lessons.quarantined))][:2]
     await store.write(scope, lessons.settle, [page_1], "release", "ada", "it is right")
     await store.write(scope, lessons.settle, [page_2], "reject", "bo", "it is wrong")
     found = await memory.recall("convert parcel 9 to kilograms")

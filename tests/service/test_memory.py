@@ -42,6 +42,8 @@ def writer(project: Memory) -> Memory:
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     shown = project.get(f"reflections/{writer.learnt()}")
     assert (shown["trust"], shown["state"], shown["text"]) == ("tool", "quarantined", "")
+    assert (shown["pattern"], shown["tags"], shown["meta"]) == ("", [], {})
+    assert project.get("reflections?tag=reports")["items"] == []
     assert shown["source"].startswith("key:")
     claimed = {**LESSON, "trust": "operator"}
     writer.refused(422, "invalid_request", "POST", "reflections", claimed)
@@ -69,7 +71,8 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     stored = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
     assert project.post("reflections", again) == {"id": id, "created": False, "seen": 2, **stored}
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])
-    for query, expected in (("", [other, id]), ("error_type=timeout", [other]), ("tag=a", [])):
+    asked = {"": [other, id], "error_type=timeout": [other], "tag=reports": [id], "tag=report": []}
+    for query, expected in asked.items():
         assert [one["id"] for one in project.get(f"reflections?{query}")["items"]] == expected
     found = project.post("recall", {"task": TASK, "form": "found"})
     assert found["items"][0]["lesson"] == LESSON["lesson"]

@@ -119,7 +119,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
         kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.03)
         calls = Counter(lines(log))
         with opened(path) as store:
-            loops = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
+            loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
         assert len(loops) == 3
         for stored in loops:
             loop, last = stored.loop, stored.verdicts[-1]

@@ -278,7 +278,7 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp
     finally:
         fleet.remove()
     assert sum(fleet.kills) == KILLS
-    loops = await store.read(SCOPE, loop_store.newest, SERVED + 1)
+    loops, _ = await store.read(SCOPE, loop_store.newest, SERVED + 1)
     await store.close()
     for one in loops:
         crowd.acknowledged.check(one)

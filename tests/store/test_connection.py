@@ -175,7 +175,7 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
     await store.close()
     assert set(threads()) <= others
     await asyncio.gather(*writes)
-    assert len(await store.read(SCOPE, loops.newest, 99)) == 9
+    assert len((await store.read(SCOPE, loops.newest, 99))[0]) == 9
     await store.write(SCOPE, loops.commit, report("more", 1), "me")
     await store.close()
     assert set(threads()) <= others

@@ -45,7 +45,7 @@ async def test_a_new_file_is_its_owners_an_empty_one_is_damaged_and_memory_is_it
             await attempt(path)
     with opened(":memory:") as store, opened(":memory:") as other:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        assert await other.read(SCOPE, loops.newest, 9) == []
+        assert await other.read(SCOPE, loops.newest, 9) == ([], False)
 
 
 def database(path: Path, *statements: str) -> bytes:

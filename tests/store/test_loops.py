@@ -311,7 +311,7 @@ async def test_newest_first_by_prefix_and_within_the_scope(store, owner):
         ((1,), ["a%"]),
         ((9, "", "b1"), ["a1"]),
     ):
-        found = await store.read(SCOPE, loop_store.newest, *asked)
+        found, _ = await store.read(SCOPE, loop_store.newest, *asked)
         assert [stored.id for stored in found] == expected
 
 

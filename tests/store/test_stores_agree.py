@@ -71,7 +71,7 @@ class Told:
 
     async def remember(self, n: int, trust: Any, source: str, worked: bool, pinned: bool) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        known = await self.store.read(ONE, lessons.quarantined, None)
+        known = await self.store.read(ONE, lessons.quarantined)
         parents = [one.id for one in known[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}", TEXTS[n], lesson=f"lesson {n}" if pinned else "", example=example,
@@ -102,7 +102,7 @@ class Told:
         return stored.loop, stored.values, stored.verdicts, stored.epoch
 
     async def settle(self, n: int, release: bool) -> Any:
-        waiting = sorted(one.id for one in await self.store.read(ONE, lessons.quarantined, None))
+        waiting = sorted(one.id for one in await self.store.read(ONE, lessons.quarantined))
         ids = waiting[: n % 3] or [1_000_000]
         act = self.memory.quarantine.release if release else self.memory.quarantine.reject
         await act(ids, by="ada", why=f"of {n}")
@@ -172,14 +172,14 @@ class Told:
                     asked.append(_found(await self._search(memory, text, only)))
             action = await memory.before("price", {"item": "pot"})
             asked += [[replace(one, lesson=0) for one in action.failures], len(action.waiting)]
-            held = await self.store.read(scope, lessons.quarantined, None)
+            held = await self.store.read(scope, lessons.quarantined)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
                 whence = await self.store.read(scope, lessons.provenance, one)
                 asked += [whence.sources, len(whence.parents), whence.sightings]
             asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
                           one.before) for one in await Dreams(memory).log()])  # fmt: skip
-        loops = await self.store.read(ONE, loop_store.newest, 99)
+        loops, _ = await self.store.read(ONE, loop_store.newest, 99)
         return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
 
     async def _search(self, memory: Memory, text: str, only: Filter) -> Any:

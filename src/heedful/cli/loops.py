@@ -42,7 +42,7 @@ def why(
     """
 
     async def read(memory: Memory) -> Report | StoredLoop:
-        newest = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
+        newest, _ = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
         stored = await loop_of(memory, newest[0].id if newest else loop)
         if stored.head.stage is not None and newest:
             stored = await loop_of(memory, stored.head.stage.run)
@@ -130,7 +130,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
             if runs := await newest_runs(memory, 1):
                 return runs[0]
             raise NotFound("run of a pipeline", name, settings.where()) from None
-        found = await memory.store.read(memory.scope, loops.newest, 200, name)
+        found, _ = await memory.store.read(memory.scope, loops.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
@@ -147,7 +147,7 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
     """Return the newest runs, newest first, of the named pipeline or of all pipelines."""
     most = 8 * limit
     while True:
-        found = await memory.store.read(memory.scope, loops.newest, most)
+        found, _ = await memory.store.read(memory.scope, loops.newest, most)
         runs = [one for one in found if is_run(one)]
         runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
         if len(runs) >= limit or len(found) < most:
@@ -248,7 +248,7 @@ LOOPS = columns(
 
 def list_loops(limit: settings.Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
-    found = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
+    found, _ = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
     empty = f"no loop in {settings.where()}"
     rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
     return emit(rows, LOOPS, key="loops", text=4, empty=empty)
@@ -285,7 +285,7 @@ def log(
     """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
     async def read(memory: Memory) -> list[StoredLoop]:
-        found = await memory.store.read(memory.scope, loops.newest, limit, loop)
+        found, _ = await memory.store.read(memory.scope, loops.newest, limit, loop)
         if loop and not found:
             raise NotFound("loop that begins with", loop, memory.store.url)
         return found

@@ -167,7 +167,7 @@ def read_records(source: str | None) -> list[RecordedLoop]:
         return read_file(Path(source))
     values = config.settings(db=source)
     scope = config.scope_of(values)
-    newest = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
+    newest, _ = config.ask_store(values, lambda store: store.read(scope, loops.newest, 100_000))
     records = loops.recorded(newest)
     if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"

@@ -264,7 +264,7 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     goals = [to_document(goal) for goal in first.goals or policy.goals]
     head = Head(first.task, goals, policy_to(policy), memory_key=first.key)
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
-        if await store.read(scope, loops.newest, 1, f"{free}/"):
+        if (await store.read(scope, loops.newest, 1, f"{free}/"))[0]:
             continue
         id, owner = f"{free}/{first.id}", loops.new_owner()
         with suppress(errors.LeaseLost):
@@ -279,7 +279,8 @@ async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
     stem, name = _stem(job.path), job.given
     begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
     form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
-    for one in await store.read(scope, loops.newest, most, begins):
+    found, _ = await store.read(scope, loops.newest, most, begins)
+    for one in found:
         if match := form.match(one.id):
             return match[1]
     where = f"{store.url}; leave --resume out to begin it"

@@ -544,7 +544,7 @@ class Quarantine:
         """
         check_integer("limit", limit)
         older = () if after is None else (after,)
-        return await self._store.read(self._scope, lesson_store.waiting, limit, *older)
+        return await self._store.read(self._scope, lesson_store.quarantined, None, limit, *older)
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return a lesson that is or was in quarantine. Raises NotFound, InvalidInput."""

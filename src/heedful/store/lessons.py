@@ -37,6 +37,7 @@ SENTENCE = 5  # words of an answer that is rejected for every task
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
+INTERNAL = ("tenant", "project", "words", "author", "meta")
 # The beginning of the digest of a row that holds the words of a lesson, not an example.
 LESSON = "lesson"
 
@@ -67,41 +68,13 @@ def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
     return json.dumps(sorted(digests | {short_digest(one) for one in plain if one}))
 
 
-def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Copy the recallable examples of lesson `subject` to lesson `successor` for a dream.
+def move_examples(db: Db, subject: int, successor: int) -> None:
+    """Move the recallable examples of lesson `subject` to `successor`, which superseded it.
 
-    Records each copy. A copy derives from its original, so that a revocation deletes both.
+    When the lesson returns, a trigger moves them back.
     """
-    values: Plain = {"subject": subject, "successor": successor}
-    for row in db.run("carried", values).fetchall():
-        copied = {"example": row["id"], "successor": successor}
-        copy = db.run("copy_example", copied).fetchall()[0]["id"]
-        db.insert("lineage", {"child": copy, "parent": row["id"]})
-        for name in ("copy_origin", "copy_vector"):
-            db.run(name, {**copied, "copy": copy})
-        record_supersession(db, dream, "example", row["id"], copy, {"state": row["state"]})
-
-
-def record_supersession(
-    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain
-) -> None:
-    """Record that a dream superseded row `subject`; `what` is "reflection" or "example".
-
-    `successor` is the row that replaces it, and `before` holds the data for a rollback.
-    """
-    values = {"dream": dream, "what": what, "subject": subject, "successor": successor}
-    db.insert("supersession", {**values, "before": json.dumps(before)})
-
-
-def copy_to_successor(db: Db, values: Plain) -> None:
-    """Copy new examples of a lesson to its successor, if a dream superseded the lesson.
-
-    `values` holds the scope, the `kind` and `signature` of the lesson, and its id as `reflection`.
-    """
-    named = {"name": name_of(values), "subject": values["reflection"]}
-    row = db.first("became", {**values, **named})
-    if row is not None and row["dream"] is not None:
-        carry(db, row["dream"], values["reflection"], row["id"])
+    for row in db.run("move_examples", {"subject": subject, "successor": successor}).fetchall():
+        db.insert("moved", {"example": row["id"], "lesson": subject})
 
 
 def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
@@ -234,13 +207,15 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     sighting["via"] = " ".join(name for name in reflection.sources if name.startswith(KEY))
     db.insert("occurrence", {**sighting, "text": storable(reflection.sighting), "at": now})
     _write(db, values, reflection, row)
-    if row["state"] == "superseded":
-        copy_to_successor(db, values)
     stored = row["state"], row["trust"], 0
     if "quarantined" in (reflection.state, row["state"]):
-        key = {"digest": values["digest"]} if "digest" in values else {"id": row["author"]}
-        (one,) = db.select("id, state, trust", "example", {"reflection": id, **key})
+        key = {"id": row["author"]}  # a dream may have moved it to another lesson
+        if "digest" in values:
+            key = {"reflection": id, "digest": values["digest"]}
+        (one,) = db.select("id, state, trust", "example", key)
         stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
+    for became in db.run("became", values).fetchall() if row["state"] == "superseded" else ():
+        move_examples(db, id, became["id"])
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
 
 
@@ -317,16 +292,15 @@ def add_example(
 
     Returns "new", "raised" or "nothing". `values` holds the scope and `kind`, `signature`,
     `reflection`, `digest`, `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the
-    space and data of the vector. Searches also find the words of `context`.
+    space and data of the vector. Searches also find the words of `context`; `values` may hold the
+    words of an import as `searched`.
     """
     task = storable(example.task)
-    values = {
-        **values,
-        "task": task,
-        "record": json.dumps(redact_data(asdict(example))),
-        "lesson": values["text"],
-        "words": searched_words(task, storable(context), values.get("about", "")),
-    }
+    found = values.get("searched") or searched_words(
+        task, storable(context), values.get("about", "")
+    )
+    record = json.dumps(redact_data(asdict(example)))
+    values = {**values, "task": task, "record": record, "lesson": values["text"], "words": found}
     if values["state"] == "quarantined":
         said = {"words": _said(values["kind"], values["text"], example, True)}
         if db.first("is_refused", {**values, **said}) is not None:
@@ -396,9 +370,12 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
 
 def plain(row: Row) -> Mapping[str, Any]:
-    """Return the row of a lesson as plain data."""
+    """Return the row of a lesson as plain data, without the words of tools and documents."""
+    lesson = {name: value for name, value in dict(row).items() if name not in INTERNAL}
+    if row["trust"] in HELD:
+        lesson |= {"pattern": "", "text": "", "tags": "[]"}
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
-    return {**dict(row), **flags, "tags": json.loads(row["tags"])}
+    return {**lesson, **flags, "tags": json.loads(lesson["tags"])}
 
 
 def rule(
@@ -434,8 +411,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            rows = db.all("evict", scope, kept=json.dumps(list(kept)), excess=excess)
-            gone |= {row["id"] for row in rows}
+            values = {"most_useful": inf, "since": -inf, "before": inf, "limit": excess}
+            for row in db.all("prunable", scope, **values, kept=json.dumps(list(kept))):
+                gone.add(row["id"])
+                db.delete("reflection", {**key_of(scope), "id": row["id"]})
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
         db.run("evict_examples", {"scope": token(scope), "excess": excess})
@@ -451,13 +430,13 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
-    found: list[Mapping[str, Any]] = []
-    for row in db.all("prunable", scope, since=-inf, before=before, limit=ALL):
+    values, found = {"most_useful": 1, "kept": "[]"}, list[Mapping[str, Any]]()
+    for row in db.all("prunable", scope, **values, since=-inf, before=before, limit=ALL):
         days = (now - max(row["last_seen"], row["last_shown"])) / DAY
         found.append({**dict(row), "why": f"not used for {days:.0f} days"})
     excess = count(db, scope) - len(found) - keep if keep >= 0 else 0
     if excess > 0:
-        rows = db.all("prunable", scope, since=before, before=inf, limit=excess)
+        rows = db.all("prunable", scope, **values, since=before, before=inf, limit=excess)
         found += [{**dict(row), "why": f"the least useful beyond {keep}"} for row in rows]
     return found
 
@@ -488,11 +467,16 @@ PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
-def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
-    """Return the examples with these ids, in any state; None returns all quarantined examples."""
+def quarantined(
+    db: Db, scope: Scope, ids: Sequence[int] | None = None, limit: int = ALL, before: int = ALL
+) -> list[QuarantinedLesson]:
+    """Return the examples with these ids, in any state, newest first.
+
+    Without `ids`, returns the newest `limit` quarantined examples, those with ids below `before`.
+    """
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("held", {**key, "most": ALL, "before": ALL})]
+        ids = [row["id"] for row in db.run("held", {**key, "most": limit, "before": before})]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
@@ -500,12 +484,6 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
         origin = trusts.Provenance()
         found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
-
-
-def waiting(db: Db, scope: Scope, limit: int, before: int = ALL) -> list[QuarantinedLesson]:
-    """Return the newest `limit` quarantined examples, or the newest with ids below `before`."""
-    rows = db.run("held", {**_scope_key(scope), "most": limit, "before": before})
-    return quarantined(db, scope, [row["id"] for row in rows])
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
@@ -551,7 +529,7 @@ def state_trust(
     if waiting is None:
         return []
     stated, released = {**waiting, **statements(db, scope)}, list[int]()
-    for one in quarantined(db, scope, None):
+    for one in quarantined(db, scope):
         rows = db.select("source", "origin", {"example": one.id})
         rows = [row for row in rows if not row["source"].startswith(KEY)]
         names = {row["source"] for row in rows if not row["source"].startswith("episode:")}
@@ -599,7 +577,8 @@ def settle(
         words = _said(one.kind, one.lesson, one.example, released)
         if released:
             db.run("allow_words", {**values, "words": words})
-            copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
+            for became in db.run("became", values).fetchall():
+                move_examples(db, row["reflection"], became["id"])
         for said in json.loads(words) if not released else ():
             db.insert("refused", {**key_of(scope), "words": said}, SKIP)
         (lesson,) = db.run("read_voice", values).fetchall()
@@ -610,7 +589,7 @@ def settle(
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
-    A lesson that has text from another source stays, with this text. The source `key:ID` includes
+    A lesson with an example from another source stays, with its text. The source `key:ID` includes
     all that came through this key of a service. With `dry_run`, deletes nothing and returns what it
     would delete. Raises NotFound if nothing comes from the source.
     """
@@ -623,20 +602,21 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
+    voiced = db.run("voiced", values).fetchall()  # also those whose examples a dream moved
     gone = db.run("delete_examples", values).fetchall()
     for name in names:
         db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
     lessons = 0
-    for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
+    for reflection in sorted(seen.keys() | {row["reflection"] for row in (*voiced, *gone)}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("forget_briefings", values)
         db.run("unsee", values)
         lesson = db.run("read_voice", values).fetchone()
         if not lesson["spoken_for"]:  # its words were deleted: take those of another example
             db.run("give_back", values)
-            best = _best(db, values) or _from_sighting(db, values, lesson)
+            best = _best(db, values)
             if best is None:
                 lessons += db.delete("reflection", {"id": reflection})
             else:
@@ -702,16 +682,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
     db.run("set_voice", values)
-
-
-def _from_sighting(db: Db, values: Plain, lesson: Row) -> int | None:
-    """Store the text of the most trusted sighting as an example; return its id, if there is one."""
-    row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
-    if row is None:
-        return None
-    state = trusts.initial_state(row["trust"])
-    _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
-    return _best(db, values)
 
 
 def _scope_key(scope: Scope) -> Plain:

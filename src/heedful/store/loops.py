@@ -23,13 +23,13 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide
 from heedful.loop.decide import Done, Policy
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import LARGEST_INTEGER, Attempt, Goal, Loop, Override, Usage
+from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures, lessons
 from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
+from heedful.store.store import ALL, MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
 # The most bytes of JSON that are read to list loops, and to replay or count what they have.
@@ -223,22 +223,13 @@ def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
 
 
 def newest(
-    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = ""
-) -> list[StoredLoop]:
-    """Return at most `limit` loops whose id begins with `prefix`, newest first, without outputs.
-
-    The loops lack `values`, `journal` and the texts of candidates. `before` is the id of a loop:
-    only older loops are returned, and none if this loop is missing.
-    """
-    return page(db, scope, limit, prefix, before, LARGEST_INTEGER)[0]
-
-
-def page(
-    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = "", most: int = LISTED
+    db: Db, scope: Scope, limit: int, prefix: str = "", before: str = "", most: int = ALL
 ) -> tuple[list[StoredLoop], bool]:
-    """Return what `newest` does, but stop before `most` bytes; True means that there are more.
+    """Return the newest loops whose id begins with `prefix`, and whether there are more.
 
-    If there is a loop at all, one is returned.
+    Returns at most `limit` loops and `most` bytes, but at least one loop if there is any. The loops
+    lack `values`, `journal` and the texts of candidates. `before` is the id of a loop: only older
+    loops are returned, and none if this loop is missing.
     """
     values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
     found: list[StoredLoop] = []
@@ -272,7 +263,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     In each loop, only the attempts from the last improvement on are counted; for a persistent
     finding, all attempts. Findings of level "note" are ignored. Noted bias tags count, too.
     """
-    found, _ = page(db, scope, window + 1, most=REPLAYED)
+    found, _ = newest(db, scope, window + 1, most=REPLAYED)
     others = [other for other in found if other.id != id][:window]
     counts: Counter[str] = Counter()
     for other in others:

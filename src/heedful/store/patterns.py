@@ -21,11 +21,12 @@ from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
+from heedful.lessons.trust import HELD
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import carry, plain, record_supersession, rule
-from heedful.store.store import SKIP, Db, Row, from_row, key_of, storable
+from heedful.store.lessons import move_examples, plain, rule
+from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
@@ -145,7 +146,8 @@ def _lessons(
 ) -> tuple[int, tuple[Mapping[str, Any], ...]]:
     """Return the number of sightings of all lessons of these patterns, and the first lessons."""
     names = {"signature": signature, "members": json.dumps(members)}
-    rows = [dict(plain(row)) for row in db.all("seen", scope, **names, limit=LESSONS)]
+    found = db.all("seen", scope, **names, limit=LESSONS)
+    rows = [{**plain(row), "pattern": row["pattern"]} for row in found]
     return max([int(row.pop("total")) for row in rows], default=0), tuple(rows)
 
 
@@ -217,7 +219,7 @@ def amend(
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
-    lesson = {**plain(row), "meta": json.loads(row["meta"])}
+    lesson = {**plain(row), "meta": {} if row["trust"] in HELD else json.loads(row["meta"])}
     edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
     return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}
 
@@ -282,11 +284,9 @@ def _carry_out(
         if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
     for lesson in members:
-        before = {"lesson": lesson.name, "state": lesson.state}
-        record_supersession(db, dream, "reflection", lesson.id, survivor.id, before)
         link = {"child": lesson.name, "relation": "became", "parent": survivor.name}
-        db.insert("link", {**key, **link}, SKIP)
-        carry(db, dream, lesson.id, survivor.id)
+        db.insert("link", {**key, **link, "dream": dream, "before": lesson.state})
+        move_examples(db, lesson.id, survivor.id)
         db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
 
@@ -320,14 +320,10 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it is rolled back already; heedful dream log shows when")
     for later in db.all("superseded_later", scope, dream=id):
-        what = f"dream {later['dream']} later superseded its lesson {later['subject']}"
+        what = f"dream {later['dream']} later superseded its lesson {later['child']}"
         do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
-    back = 0
-    merged = {"dream": id, "what": "reflection"}
-    for row in db.select("before", "supersession", merged, "order by subject"):
-        child = json.loads(row["before"])["lesson"]
-        back += sum(one["back"] for one in db.all("delete_became", scope, child=child))
+    back: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
     for one in known[0]["proposals"]:
         if one["action"] == "reword" and one["outcome"] == "done":
             db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})

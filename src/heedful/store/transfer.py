@@ -124,6 +124,8 @@ class End:
 
 
 Record = Header | LessonRecord | End
+# What a lesson of an export has and a new one does not.
+OWN = ("state", "apart", "useful", "seen", "first_seen", "last_seen", "last_shown")
 # The fields of a lesson that are stored in other tables.
 PARTS = ("type", "examples", "links")
 
@@ -276,8 +278,8 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         plain["last_seen"] = record.last_seen or now
         plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
         plain["meta"] = json.dumps(redact_data(plain["meta"]))
-        plain["id"] = db.all("next_lesson", scope)[0]["id"]
-        rows = db.insert("reflection", {**key, **plain}, "returning id, text, author").fetchall()
+        rows = db.run("upsert_reflection", {**key, **plain, "now": now}).fetchall()
+        db.update("reflection", {"id": rows[0]["id"]}, {name: plain[name] for name in OWN})
     lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
     written = [_write_example(db, lesson, one) for one in record.examples]
     for link in () if known else record.links:
@@ -292,24 +294,14 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
     key = {"reflection": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
-    example = redact_data(asdict(one.example))
-    values = {
-        **key,
-        "scope": lesson["scope"],
-        "task": storable(example["task"]),
-        "record": json.dumps(example),
-        "state": one.state,
-        "trust": one.trust,
-        "lesson": text,
-        "words": storable(one.words),
-        "now": one.at or lesson["now"],
-    }
-    id = db.run("insert_example", values).fetchall()[0]["id"]
-    for source in set(map(storable, one.sources)) or {""}:
-        db.insert("origin", {"example": id, "source": source, "scope": lesson["scope"]})
+    values = {**lesson, **key, "text": text, "state": one.state, "trust": one.trust}
+    values |= {"source": next(iter(one.sources), ""), "sources": one.sources, "parents": "[]"}
+    values |= {"now": one.at or lesson["now"], "searched": storable(one.words)}
+    lessons.add_example(db, values, one.example, "", None)
+    ((id, state),) = db.select("id, state", "example", key)
     if one.author and text == lesson["text"] and not lesson["author"]:
         db.update("reflection", {"id": lesson["id"]}, {"author": id})
-    return one.state
+    return cast("State", state)
 
 
 # The tables to which other tables refer are written first.
@@ -401,7 +393,7 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
                     f"role {role['role']} sees only one tenant at a time, but a copy needs all "
                     "tenants; connect as the role that owns heedful's tables"
                 )
-            copied.script(f"begin; {postgres.PATIENT}")
+            copied.script(f"begin; set constraints all immediate; {postgres.PATIENT}")
             for table in tables():
                 if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
                     raise Conflict(

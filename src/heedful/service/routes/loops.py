@@ -100,7 +100,8 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[Document]:
     """List the loops of a project, newest first; a page of large loops has fewer than `limit`."""
-    rows, more = await caller.read(loop_store.page, page.limit, prefix, page.cursor or "")
+    asked = page.limit, prefix, page.cursor or "", loop_store.LISTED
+    rows, more = await caller.read(loop_store.newest, *asked)
     return Page(items=list(map(loop_store.summary, rows)), next=rows[-1].id if more else None)
 
 
@@ -162,7 +163,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     is stored. `more` is true if there are older loops, beyond `limit` or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored, more = await caller.read(loop_store.page, body.limit, most=loop_store.REPLAYED)
+    stored, more = await caller.read(loop_store.newest, body.limit, most=loop_store.REPLAYED)
     recorded = loop_store.aimed(loop_store.recorded(stored), policies)
     whole, *rows = await asyncio.to_thread(compare, recorded, [loop_store.WHOLE, *policies])
     if not whole.loops:

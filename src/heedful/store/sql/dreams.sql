@@ -31,33 +31,27 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and (not :member or not l.pinned)
   and not exists (select 1 from example where reflection = l.id and state = 'quarantined');
 
--- name: carried
--- The recallable examples of a lesson that its successor lacks.
-select e.id, e.state from example e join reflection l on l.id = e.reflection
-where l.id = :subject and not (e.digest like 'lesson%' and e.lesson = l.text) and e.state in ('candidate', 'verified')
-  and not exists (select 1 from example where reflection = :successor and digest = e.digest)
-order by e.id;
-
--- name: copy_origin
-insert into origin (example, source, scope) select :copy, source, scope from origin where example = :example;
+-- name: move_examples
+-- Those that the successor lacks; the words of the lesson stay.
+update example set reflection = :successor
+where reflection = :subject and state in ('candidate', 'verified')
+  and not (digest like 'lesson%' and lesson = (select text from reflection where id = :subject))
+  and digest not in (select digest from example where reflection = :successor)
+returning id;
 
 -- name: became
--- The successor of a superseded lesson, and the last dream that superseded it.
+-- The lesson that superseded a lesson.
 with recursive line (name) as (
-  select parent from link where tenant = :tenant and project = :project and child = :name and relation = 'became'
+  select kind || '/' || signature from reflection where id = :reflection and state = 'superseded'
   union select k.parent from link k join line on k.child = line.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 ),
 parted (kind, signature) as materialized (
   select substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
 )
-select l.id, (
-  select max(s.dream) from supersession s join dream d on d.id = s.dream
-  where s.what = 'reflection' and s.subject = :subject and d.undone is null
-) as dream
-from parted p
+select l.id from parted p
 join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
-where l.state <> 'superseded' and l.id <> :subject limit 1;
+where l.state <> 'superseded' limit 1;
 
 -- name: read_dreams
 select id, report, by, at, undone from dream
@@ -72,37 +66,30 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
 
 -- name: superseded_later
 -- The last dream that superseded a lesson of this dream.
-select s.dream, s.subject from supersession s join dream d on d.id = s.dream
-where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subject in (
-  select successor from supersession where dream = :dream and what = 'reflection'
-  union select subject from supersession where dream = :dream and what = 'reflection'
-)
-order by s.dream desc limit 1;
+select later.dream, later.child from link k join link later
+  on later.tenant = k.tenant and later.project = k.project and later.child in (k.child, k.parent)
+where k.tenant = :tenant and k.project = :project and k.relation = 'became' and k.dream = :dream
+  and later.relation = 'became' and later.dream > :dream
+order by later.dream desc limit 1;
 
--- name: delete_became
--- A trigger restores the lesson if the lesson still exists.
-delete from link where tenant = :tenant and project = :project and relation = 'became' and child = :child
+-- name: undo_dream
+-- A trigger restores each lesson that still exists.
+delete from link where tenant = :tenant and project = :project and relation = 'became' and dream = :dream
 returning exists (
-  select 1 from reflection where tenant = :tenant and project = :project
-    and kind = substr(:child, 1, instr(:child, '/') - 1) and signature = substr(:child, instr(:child, '/') + 1)
+  select 1 from reflection r where r.tenant = :tenant and r.project = :project
+    and r.kind = substr(child, 1, instr(child, '/') - 1) and r.signature = substr(child, instr(child, '/') + 1)
 ) as back;
 
 -- name: became_one
--- The signatures of the successors of these lessons, and of all lessons that the successors replaced.
-with recursive above (name, there) as (
-  select k.value || '/' || s.value, exists (
-    select 1 from reflection where tenant = :tenant and project = :project
-      and kind = k.value and signature = s.value and state <> 'superseded')
-  from json_each(:kinds) k, json_each(:members) s
+-- The signatures of the lessons that superseded these lessons, and of all lessons that they superseded.
+with recursive above (name) as (
+  select k.value || '/' || s.value from json_each(:kinds) k, json_each(:members) s
   union
-  select k.parent, exists (
-    select 1 from reflection where tenant = :tenant and project = :project and state <> 'superseded'
-      and kind = substr(k.parent, 1, instr(k.parent, '/') - 1) and signature = substr(k.parent, instr(k.parent, '/') + 1))
-  from link k join above on k.child = above.name
-  where k.tenant = :tenant and k.project = :project and k.relation = 'became' and not above.there
+  select k.parent from link k join above on k.child = above.name
+  where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 ),
 below (name) as (
-  select name from above where there
+  select name from above
   union
   select k.child from link k join below on k.parent = below.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'

@@ -7,12 +7,6 @@ where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'veri
     and trust not in ('operator', 'measured') and text <> :text
 );
 
--- name: next_lesson
-select coalesce(
-  (select lesson from tally where tenant = :tenant and project = :project),
-  /*postgres new_base() */ /*sqlite (select base from new_scope) */
-) + 1 as id;
-
 -- name: upsert_reflection
 insert into reflection (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, meta, first_seen, last_seen, judged_from)
@@ -75,28 +69,18 @@ where reflection = :reflection and digest = :digest and state = 'candidate'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_reflections
-select id, kind, signature, case when trust in ('tool', 'external') then '' else pattern end as pattern, error_type,
-       case when trust in ('tool', 'external') then '' else text end as text,
-       case when trust in ('tool', 'external') then '[]' else tags end as tags,
-       state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples
+select *, (
+  select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)
+) as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
 -- name: list_reflections
-with visible as (
-  select id, kind, signature, error_type, state, trust, importance, seen, source, pinned, apart, useful, helped, hurt,
-         first_seen, last_seen, last_shown,
-         case when trust in ('tool', 'external') then '' else pattern end as pattern,
-         case when trust in ('tool', 'external') then '' else text end as text,
-         case when trust in ('tool', 'external') then '[]' else tags end as tags,
-         case when trust in ('tool', 'external') then '{}' else meta end as meta
-  from reflection where tenant = :tenant and project = :project and id < :before
-)
-select * from visible
-where (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
+select * from reflection
+where tenant = :tenant and project = :project and id < :before
+  and (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
   and (:state = '' or state = :state)
-  and (:tag = '' or exists (select 1 from json_each(tags) where value = :tag))
+  and (:tag = '' or trust not in ('tool', 'external') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: count_reflections
@@ -176,18 +160,14 @@ from reflection l where l.id = :reflection;
 select id from example where reflection = :reflection
 order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
--- name: best_sighting
-select text, source, trust, parents from occurrence where reflection = :reflection and text <> ''
-order by (select key from json_each(:order) where value = trust), id limit 1;
-
 -- name: give_back
--- If a lesson has only copies of examples, the lessons that it superseded return, and get these examples back.
+-- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
 delete from link
 where tenant = :tenant and project = :project and relation = 'became'
   and parent = (select kind || '/' || signature from reflection where id = :reflection)
   and not exists (
-    select 1 from example where reflection = :reflection
-      and id not in (select successor from supersession where what = 'example'));
+    select 1 from example e where reflection = :reflection
+      and not exists (select 1 from moved where example = e.id));
 
 -- name: bring_back
 update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'candidate' end
@@ -241,6 +221,10 @@ delete from occurrence where id in (
 )
 returning reflection;
 
+-- name: voiced
+select id as reflection from reflection
+where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
+
 -- name: delete_examples
 delete from example where id in (select atom from json_each(:ids)) returning reflection;
 
@@ -267,19 +251,6 @@ set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
     first_seen = min(first_seen, :first_seen)
 where id = :id;
 
--- name: evict
--- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
--- least useful, the least important and the longest unused.
-delete from reflection where id in (
-  select id from reflection
-  where tenant = :tenant and project = :project and pinned = false
-    and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
-  order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
-           useful, importance, max(last_seen, last_shown), id
-  limit :excess
-)
-returning id;
-
 -- name: evict_examples
 delete from example where id in (
   select e.id from example e join reflection l on l.id = e.reflection
@@ -288,20 +259,16 @@ delete from example where id in (
 );
 
 -- name: prunable
+-- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
+-- least useful, the least important and the longest unused.
 select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
 from reflection
-where tenant = :tenant and project = :project and pinned = false and useful <= 1
+where tenant = :tenant and project = :project and pinned = false and useful <= :most_useful
   and max(last_seen, last_shown) >= :since and max(last_seen, last_shown) < :before
+  and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
-
--- name: copy_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
-select (select example + 1 from corpus c where c.scope = e.scope),
-       :successor, scope, task, record, digest, state, trust, lesson, at, words
-from example e where id = :example
-returning id;
 
 -- name: insert_example
 insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)

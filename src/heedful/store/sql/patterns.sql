@@ -14,10 +14,9 @@ with mine as (
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
     and (trust not in ('tool', 'external') or signature = :signature)
 )
-select id, kind, signature, pattern, error_type, case when trust in ('tool', 'external') then '' else text end as text,
-       case when trust in ('tool', 'external') then '[]' else tags end as tags,
-       state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples,
+select *, (
+         select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)
+       ) as examples,
        case when state = 'quarantined' then author else 0 end as entry,
        (select cast(sum(seen) as bigint) from mine) as total
 from reflection where id in (

@@ -89,7 +89,7 @@ begin
   );
   return new;
 end $$;
-create trigger example_indexed before insert or update of state on example for each row execute function set_indexed();
+create trigger example_indexed before insert or update of state, reflection on example for each row execute function set_indexed();
 
 create function count_text() returns trigger language plpgsql as $$
 begin

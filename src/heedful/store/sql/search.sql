@@ -64,10 +64,6 @@ order by e.id limit :limit;
 
 -- PostgreSQL also stores each vector as a halfvec. The text of a comment that begins with `postgres` runs there only.
 
--- name: copy_vector
-insert into vector (example, tenant, project, space, data /*postgres , near */)
-select :copy, tenant, project, space, data /*postgres , near */ from vector where example = :example;
-
 -- name: place
 insert into vector (example, tenant, project, space, data /*postgres , near */)
 select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */

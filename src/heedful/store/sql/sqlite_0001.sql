@@ -39,7 +39,7 @@ create trigger example_added after insert on example begin
     and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection);
 end;
 -- A statement that changes words also sets `indexed` to false, so that the old words leave the index first.
-create trigger example_changed after update of state, words on example begin
+create trigger example_changed after update of state, words, reflection on example begin
   update example set indexed = not indexed where id = old.id and indexed <> (
     state in ('candidate', 'verified')
     and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection)

@@ -167,7 +167,7 @@ create index occurrence_at on occurrence (reflection, at);
 -- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
   id integer primary key,
-  reflection integer not null references reflection (id) on delete cascade,
+  reflection integer not null references reflection (id) deferrable initially deferred,
   scope text not null,
   task text not null,
   record text not null,
@@ -323,16 +323,19 @@ create index action_lesson on action (reflection);
 create index action_source on action (tenant, project, source);
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
--- reflection, or from a lesson to the lesson that it `became`.
+-- reflection, or from a lesson to the lesson that it `became` in a dream. `before` is its former state.
 create table link (
   tenant text not null,
   project text not null,
   child text not null,
   relation text not null,
   parent text not null,
+  dream integer not null default 0,
+  before text not null default 'candidate',
   primary key (tenant, project, child, relation, parent)
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
+create index link_became on link (tenant, project, dream) where relation = 'became';
 
 -- A consolidation: its report, and the time `undone` of its rollback.
 create table dream (
@@ -344,16 +347,14 @@ create table dream (
   at real not null,
   undone real
 );
--- A lesson or example that a dream superseded, with its state `before` (JSON) and its successor.
-create table supersession (
-  dream integer not null references dream (id) on delete cascade,
-  what text not null check (what in ('reflection', 'example')),
-  subject integer not null,
-  before text not null,
-  successor integer,
-  primary key (dream, what, subject)
-) without rowid;
-create index supersession_subject on supersession (what, subject);
+-- An example that moved from a superseded `lesson` to its successor.
+create table moved (
+  n integer primary key,
+  example integer not null references example (id) on delete cascade,
+  lesson integer not null references reflection (id) on delete cascade
+);
+create index moved_example on moved (example);
+create index moved_lesson on moved (lesson, n);
 
 -- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
 -- tenant. `may` is a JSON list of permissions.
@@ -445,6 +446,10 @@ create trigger reflection_added after insert on reflection begin
 end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+  -- Lessons that it superseded return and get their examples back, before the others are deleted.
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from example where reflection = old.id;
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
 end;
@@ -477,33 +482,25 @@ when old.state = 'quarantined' begin
 end;
 
 -- A lesson supersedes others only while it exists with the same text. Otherwise the links to it are deleted.
-create trigger survivor_gone after delete on reflection begin
-  delete from link where tenant = old.tenant and project = old.project
-    and parent = old.kind || '/' || old.signature and relation = 'became';
-end;
 create trigger survivor_changed after update of text, state on reflection
 when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
 end;
--- When such a link is deleted, the superseded lesson returns in its former state. The copies of its examples are deleted,
--- except copies whose state has changed.
+-- When such a link is deleted, the superseded lesson returns in its former state, and its examples with it.
 create trigger member_back after delete on link when old.relation = 'became' begin
-  delete from example where id in (
-    select s.successor
-    from reflection l join example e on e.reflection = l.id
-         join supersession s on s.what = 'example' and s.subject = e.id join dream d on d.id = s.dream
-         join example c on c.id = s.successor
-    where l.tenant = old.tenant and l.project = old.project and l.kind = substr(old.child, 1, instr(old.child, '/') - 1)
-      and l.signature = substr(old.child, instr(old.child, '/') + 1)
-      and d.undone is null and c.state = json_extract(s.before, '$.state')
-  );
-  update reflection set state = coalesce((
-    select json_extract(s.before, '$.state') from supersession s join dream d on d.id = s.dream
-    where s.what = 'reflection' and s.subject = reflection.id and d.undone is null
-      and json_extract(s.before, '$.lesson') = old.child
-    order by s.dream desc limit 1
-  ), 'candidate')
+  update reflection set state = old.before
   where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
     and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+end;
+create trigger member_returned after update of state on reflection
+when old.state = 'superseded' and new.state <> 'superseded' begin
+  update example set reflection = new.id
+  where id in (select example from moved where lesson = new.id)
+    and digest not in (select digest from example where reflection = new.id);
+  -- A later move of these examples, to the successor of the successor, is undone with it.
+  delete from moved where example in (select example from moved where lesson = new.id)
+    and n >= (select min(n) from moved where lesson = new.id);
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
 end;

@@ -1,0 +1,89 @@
+"""What random calls on both engines leave out, on each: episodes, spans and edits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from heedful.errors import NotFound
+from heedful.lessons.action import Step, action
+from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
+from heedful.store import episodes, lessons, patterns
+from heedful.store.records import StoredEpisode
+from heedful.traces.spans import Piece
+from tests.store.support import SCOPE
+
+pytestmark = pytest.mark.both
+FAR = 4e9  # seconds since 1970, after any test
+
+
+def lesson(text: str, **fields: Any) -> Reflection:
+    return Reflection("check", signature("E", text), "E", text, text, **fields)
+
+
+async def test_episodes_and_spans(store):
+    read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
+    one = StoredEpisode("d1", "run", "", "failure", {"a": 1})
+    texts = {"name": "", "session": "", "outcome": "failure", "record": '{"a": 1}'}
+    assert await episodes.admit(store, SCOPE, one) is None
+    assert await episodes.admit(store, SCOPE, one, claim=False) == "waiting"
+    assert await write(episodes.insert, "d2", texts, False) == "waiting"
+    assert await write(episodes.insert, "d3", texts, True) is None
+    assert await read(episodes.left, 9) == ["d2"]
+    assert (await write(episodes.take, FAR)).digest == "d2"
+    await write(episodes.beat, "d2")
+    await write(episodes.record_failure, "d2", "ModelTimeout")
+    assert await read(episodes.state, "d2") == "failed"
+    (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
+    failed = action("Bash", "ls x")
+    await write(
+        episodes.record_steps, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))]
+    )
+    assert len((await read(episodes.failures_of, failed)).failures) == 1
+    assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
+    head = {"name": "a", "session": "s", "outcome": "partial"}
+    session: Any = "d9", head, [], [lesson("it came back")]
+    assert len(await write(episodes.record_session, *session)) == 1
+    assert await write(episodes.record_session, *session) == []
+    assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
+    assert len(await read(episodes.page, 9)) == 4
+    assert await read(episodes.known_examples, ["x"]) == set()
+    spans = [Piece(trace, "1", "", True, "{}") for trace in ("t", "u")]
+    for _ in range(2):
+        assert not await write(episodes.put_spans, spans, "external", episodes.Bounds())
+    assert await read(episodes.count_traces) == (2, 4)
+    assert await read(episodes.spans, "t") == spans[:1]
+    for trace in await read(episodes.ended_traces, FAR, FAR):
+        if trace.id == "t":
+            assert await episodes.finish_trace(store, SCOPE, trace, replace(one, digest="d4"))
+        else:
+            assert await write(episodes.replace_trace, trace, {"digest": "d5", **texts})
+    assert await read(episodes.count_traces) == (0, 0)
+
+
+async def test_the_trust_of_a_source_is_kept(store):
+    await store.write(SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0)
+    stated = "tool", "model", "ada", ""
+    assert await store.write(SCOPE, lessons.state_trust, *stated, {}) == []
+    assert await store.read(SCOPE, lessons.statements) == {"tool": "model"}
+
+
+async def test_an_edit_is_whole_or_not_at_all(store):
+    memory = Memory(store, SCOPE)
+    id = (await memory.remember("E", "what went wrong")).id
+    edition = (await store.read(SCOPE, patterns.one, id))["edition"]
+    await memory.remember("E", "what went wrong")  # seen again: a counter is no edit
+    read = await store.read(SCOPE, patterns.one, id)
+    assert (read["seen"], read["edition"]) == (2, edition)
+    edit = edition, "ada", ""
+    with pytest.raises(NotFound):  # no proof retired it
+        await store.write(SCOPE, patterns.amend, id, *edit, pinned=True, restored=True)
+    assert await store.read(SCOPE, patterns.one, id) == read
+    for scope, other in ((Scope("other"), id), (SCOPE, id + 1), (SCOPE, 2**63 - 1)):
+        with pytest.raises(NotFound):
+            await store.write(scope, patterns.amend, other, *edit, pinned=True)
