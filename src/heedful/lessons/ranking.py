@@ -260,8 +260,11 @@ def choose_for_loop(
     # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
     failing = any(match.cause for match in found)
     chosen = choose(usable, now=now, advice=advice, rules=rules, firsts=failing)
-    if tell == "rules" or any(match.example.accepted for match in chosen):
-        chosen = [replace(match, worked=None) for match in chosen]
+    shown = {match.example.digest for match in chosen if match.example.accepted}
+    full = tell == "rules" or len(shown) == SHOWN
+    for n, match in enumerate(chosen):
+        if match.worked and (full or match.worked.digest in shown):
+            chosen[n] = replace(match, worked=None)
     known = {match.id for match in chosen}
     missed += [(match, FULL) for match in rules if match.id not in known]
     known |= {match.id for match, _ in missed}
