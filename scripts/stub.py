@@ -1,7 +1,5 @@
 """Write the stubs of packages with lazy names, for type checkers, from their tables of names."""
 
-import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -25,15 +23,10 @@ def stub(package: ModuleType) -> str:
         room, _, last = home.rpartition(".")
         rooms.setdefault(room, []).append(f"{last} as {name}")
     lines = ["# Made by scripts/stub.py from the table in __init__.py."]
-    for room in sorted(rooms):
-        lines += _wrap(f"from {room} import (", sorted(rooms[room]), ")")
-    lines += _wrap("__all__ = [", [f'"{name}"' for name in package.__all__], "]")
+    lines += [f"from {room} import {', '.join(sorted(rooms[room]))}" for room in sorted(rooms)]
+    lines.append(f"__all__ = {list(package.__all__)}")
     version = ["__version__: str"] if package is heedful else []
     return "\n".join([*lines, *version, ""])
-
-
-def _wrap(head: str, names: Iterable[str], tail: str) -> list[str]:
-    return textwrap.wrap(f"{head}{', '.join(names)}{tail}", 100, subsequent_indent="    ")
 
 
 if __name__ == "__main__":

@@ -1,61 +1,41 @@
 # Made by scripts/stub.py from the table in __init__.py.
-from heedful import (checks as checks, errors as errors, models as models, testing as testing,
-    traces as traces)
-from heedful.checks.evaluate import (Context, context)
-from heedful.drive.drive import (Result, Run, run)
-from heedful.drive.generate import (Writer, targeted)
-from heedful.drive.portal import (run_sync, self_correcting)
-from heedful.drive.report import (AttemptReport, ReportedLoop, learn, open_loop, override)
-from heedful.errors import (HeedfulError, NotPassed)
-from heedful.lessons.action import (Action, ActionHistory, KnownFailure, Step)
-from heedful.lessons.consolidate import (Proposal)
-from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Reflection,
-    Remembered, Scope, Signature)
-from heedful.lessons.patterns import (Merge, Seen, Templates)
-from heedful.lessons.proof import (Comparison, Effect, Proof)
-from heedful.lessons.ranking import (Briefing)
-from heedful.lessons.signature import (signature)
-from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
-from heedful.loop import (policies as policies)
-from heedful.loop.decide import (Again, Decision, Done, Policy, Reasoning, Standing, Trigger,
-    decide, reasoning)
-from heedful.loop.explain import (Change, Explanation, explain)
-from heedful.loop.policies import (policy)
-from heedful.loop.reach import (Reach, reach)
-from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop,
-    Override, Usage)
-from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, compare, replay)
-from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
-    Stop, StopRule)
-from heedful.memory.draft import (Claim, Draft)
-from heedful.memory.dream import (Dream, Dreams, consolidate)
-from heedful.memory.memory import (Memory, Quarantine, Spaces)
-from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
-from heedful.memory.sessions import (Learned, Mistake, learn_session)
-from heedful.memory.transfer import (Exported, Imported)
-from heedful.models import (open_model)
-from heedful.models.contract import (Answer, Embedder, Message, Model)
-from heedful.pipeline import (Guardrails, Pipeline)
-from heedful.service.client import (Client)
-from heedful.store import (open_store)
-from heedful.store.runs import (CheckResult, Report, StageAttempt, StageReport)
-from heedful.store.store import (Store)
-from heedful.traces.episode import (Episode, Event, Fault)
-from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
-__all__ = ["Action", "ActionHistory", "Again", "All", "Answer", "Attempt", "AttemptReport",
-    "Briefing", "Budget", "Candidate", "Change", "CheckResult", "Claim", "Client", "Comparison",
-    "Context", "Decision", "Done", "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder",
-    "Episode", "Evaluation", "Event", "Example", "Explanation", "Exported", "Exposure", "Fatigue",
-    "Fault", "Figures", "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported",
-    "Improvement", "KnownFailure", "Learned", "Loop", "Match", "MaxAttempts", "Memory", "Merge",
-    "Message", "Mistake", "Model", "NotPassed", "NothingMet", "Outcome", "Override", "Pipeline",
-    "Plateau", "Policy", "Proof", "Proposal", "Provenance", "Quarantine", "QuarantinedLesson",
-    "Reach", "Reasoning", "RecordedLoop", "Reflected", "Reflection", "Remembered", "Repeat",
-    "RepeatedStep", "ReplayResult", "Report", "ReportedLoop", "Result", "RevocationResult", "Run",
-    "Scope", "Seen", "Sighting", "Signal", "Signature", "Spaces", "StageAttempt", "StageReport",
-    "Standing", "Step", "Stop", "StopRule", "Store", "Templates", "Trigger", "Usage", "Writer",
-    "compare", "consolidate", "context", "decide", "episode_of", "explain", "learn",
-    "learn_session", "open_loop", "open_model", "open_store", "override", "policy", "reach",
-    "reasoning", "reflect", "reflect_waiting", "repeated_step", "replay", "run", "run_sync",
-    "self_correcting", "signals", "signature", "targeted"]
+from heedful import checks as checks, errors as errors, models as models, testing as testing, traces as traces
+from heedful.checks.evaluate import Context, context
+from heedful.drive.drive import Result, Run, run
+from heedful.drive.generate import Writer, targeted
+from heedful.drive.portal import run_sync, self_correcting
+from heedful.drive.report import AttemptReport, ReportedLoop, learn, open_loop, override
+from heedful.errors import HeedfulError, NotPassed
+from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
+from heedful.lessons.consolidate import Proposal
+from heedful.lessons.lesson import Example, Exposure, Filter, Match, Outcome, Reflection, Remembered, Scope, Signature
+from heedful.lessons.patterns import Merge, Seen, Templates
+from heedful.lessons.proof import Comparison, Effect, Proof
+from heedful.lessons.ranking import Briefing
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult, Sighting
+from heedful.loop import policies as policies
+from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, Standing, Trigger, decide, reasoning
+from heedful.loop.explain import Change, Explanation, explain
+from heedful.loop.policies import policy
+from heedful.loop.reach import Reach, reach
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop, Override, Usage
+from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, Stop, StopRule
+from heedful.memory.draft import Claim, Draft
+from heedful.memory.dream import Dream, Dreams, consolidate
+from heedful.memory.memory import Memory, Quarantine, Spaces
+from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
+from heedful.memory.sessions import Learned, Mistake, learn_session
+from heedful.memory.transfer import Exported, Imported
+from heedful.models import open_model
+from heedful.models.contract import Answer, Embedder, Message, Model
+from heedful.pipeline import Guardrails, Pipeline
+from heedful.service.client import Client
+from heedful.store import open_store
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
+from heedful.store.store import Store
+from heedful.traces.episode import Episode, Event, Fault
+from heedful.traces.signals import RepeatedStep, Signal, repeated_step, signals
+__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Reflection', 'Remembered', 'Repeat', 'RepeatedStep', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Scope', 'Seen', 'Sighting', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Step', 'Stop', 'StopRule', 'Store', 'Templates', 'Trigger', 'Usage', 'Writer', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str
