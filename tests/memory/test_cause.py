@@ -203,19 +203,25 @@ class Breaking:
     def __init__(self, store: Store) -> None:
         self.memory, self.number = Memory(store, holdout=0.0), itertools.count()
 
-    async def __call__(self, key: str, *names: str, checks: str = "abc", **more: Any) -> list[str]:
-        """Run a loop of `key`; return the rules that it was told before its first attempt."""
+    async def __call__(
+        self, key: str, *names: str, checks: str = "abc", fix: str | None = None, **more: Any
+    ) -> list[str]:
+        """Run a loop of `key`; return the rules that it was told before its first attempt.
+
+        With a `fix`, findings have it, and the loop mends nothing.
+        """
         told: list[list[str]] = []
 
         def generate(task: str, hint: str) -> str:
             told.append([match.error_type for match in context().advice])
-            return "fine" if told[1:] else " ".join(names) or "fine"
+            return "fine" if told[1:] and fix is None else " ".join(names) or "fine"
 
         def check(name: str) -> Any:
             def judge(answer: str, at: Context) -> Sequence[Finding]:
                 bad = name in answer.split()
                 severe = 0.9 if name == "c" else 0.5
-                return [Finding(name, f"rule {name} is broken", severity=severe)] if bad else []
+                found = Finding(name, f"rule {name} is broken", fix or "", severity=severe)
+                return [found] if bad else []
 
             judge.__name__, judge.pure = name, True  # type: ignore[attr-defined]
             return judge
@@ -268,6 +274,17 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(stor
     assert told == [1] * QUIET + [1, 0, 0, 0, 0] * 2
     assert await loop("K", "a", **more) == ["a"]
     assert [len(await loop("K", **more)) for _ in range(TURN)] == [1] * TURN
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(("fix", "turns"), [("say P1", [2, 3, 4, 5, 10]), ("", [])])
+async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(store, fix, turns):
+    loop = Breaking(store)
+    told = [bool(await loop("K", "a", fix=fix)) for _ in range(12)]
+    assert [n for n, one in enumerate(told) if one] == turns
+    for _ in range(7):
+        await loop("K", "a")
+    assert await loop("K") == ["a"]  # 19 loops broke it, 7 mended it: 5 more than twice as many
 
 
 @pytest.mark.both

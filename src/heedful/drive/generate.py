@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Context, blocking, call, takes
 from heedful.drive.journal import journalable
 from heedful.errors import GenerateFailed, InvalidInput
-from heedful.lessons.ranking import as_text
+from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.record import Finding, Usage
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model, answer_of, usage_of
@@ -33,9 +33,9 @@ class Writer:
     """A model that writes candidates.
 
     `system` is the system message. `schema` is the JSON Schema of the answer. `max_tokens` limits
-    the length of the answer. Each retry is a new prompt with bounded size: recalled examples as
-    chat turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the
-    task.
+    the length of the answer. Each retry is a new prompt with bounded size: recalled examples and
+    those of recalled rules as chat turns, the rules, the last candidate if it is longer than
+    `SHORT` characters, the feedback, and the task.
     """
 
     model: Model
@@ -46,8 +46,10 @@ class Writer:
     def messages(self, at: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
         messages = [Message("system", self.system)] if self.system else []
-        messages += at.examples
-        parts = [as_text((), at.seed, at.advice)] if at.advice else []
+        worked = [replace(rule, example=rule.worked) for rule in at.advice if rule.worked]
+        messages += [*as_messages(worked), *at.examples]
+        advice = [replace(one, worked=None) for one in at.advice]
+        parts = [as_text((), at.seed, advice)] if advice else []
         if at.hint:
             last = redact(at.previous if isinstance(at.previous, str) else json.dumps(at.previous))
             shown = [f"Your last answer:\n{cut_middle(last, PREVIOUS)}"]

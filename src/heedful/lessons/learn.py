@@ -137,7 +137,8 @@ def _lesson(
     if memory_key and was is not None and finding in was.errors:  # not a missed goal
         checks = (finding.check,) if finding.check in checks else checks
         rule = _rule_of(finding, rejected.candidate.text or "")
-        cause = Cause(memory_key, rule, checks, finding.severity)
+        counts = {"fix": int(bool(finding.fix)), "mended": int(accepted is not None)}
+        cause = Cause(memory_key, rule, checks, finding.severity, **counts)
     return Reflection(
         "check",
         signature(finding.check, finding.key),

@@ -116,16 +116,19 @@ class Cause:
     """A rule that loops with one memory key broke; memory tells its lesson to later loops.
 
     `rule` identifies the rule within the key, `checks` name the checks that may have found the
-    mistake, and `severity` is the highest of its findings. `loops` counts the loops that broke the
-    rule. `quiet` counts the loops that were told the rule and have kept it since it was last
-    broken; from `QUIET` on, it counts all loops of the key.
+    mistake, and `severity` is the highest of its findings. `fix` is 1 if one of them said what to
+    do. `loops` counts the loops that broke the rule, `mended` those of them that passed. `quiet`
+    counts the loops that were told the rule and have kept it since it was last broken; from
+    `QUIET` on, it counts all loops of the key.
     """
 
     memory_key: str
     rule: str
     checks: tuple[str, ...] = ()
     severity: float = 0.5
+    fix: int = 0
     loops: int = 1
+    mended: int = 0
     quiet: int = 0
 
     def rests(self, checks: Sequence[str], verified: bool) -> str:
@@ -135,15 +138,23 @@ class Cause:
         """
         if checks and self.checks and not set(checks) & set(self.checks):
             return f"found by the check {self.checks[0]!r}, which this loop does not have"
-        if not verified and self.loops < 2:
+        known = verified or self.mended
+        if not known and not self.fix:
+            return f"mended in none of {self.loops} loops, and no fix is known"
+        if not known and self.loops < 2:
             return "broken in 1 loop and mended in none; told once a second loop breaks it"
+        failed = self.loops - 2 * self.mended
+        if failed > PATIENCE and failed % TURN:
+            return f"mended in {self.mended} of {self.loops} loops; told to one loop in {TURN}"
         if self.quiet >= QUIET and self.quiet % TURN:
             return f"kept by the last {self.quiet} loops; told to one loop in {TURN}"
         return ""
 
 
-# A rule that this many loops were told and kept is told to one loop in `TURN`.
+# A rule that this many loops were told and kept is told to one loop in `TURN`. So is a rule that
+# feedback does not mend: loops that broke it outnumber twice those that mended it by `PATIENCE`.
 QUIET = 20
+PATIENCE = 5
 TURN = 5
 
 

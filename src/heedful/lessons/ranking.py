@@ -182,8 +182,11 @@ def choose(
     advice: bool = False,
     seed: int = 0,
     rules: Sequence[Match] = (),
+    firsts: bool = False,
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
+
+    With `firsts`, first answers that were accepted count as verified.
 
     The first `RULES` of the `rules` come before them and are not counted among them. Other matches
     that are not near enough, or are quarantined, are left out. Lessons without an accepted output
@@ -196,15 +199,17 @@ def choose(
     near.sort(key=lambda match: _order(_nearness(match), match, now))
     told: list[Match] = []
     chosen: list[Match] = []
+    unverified = 0
     for one in (*rules, *near):
         among, most = (told, RULES) if one.cause else (chosen, SHOWN)
-        unverified = 0 if one.cause else sum(not other.verified for other in chosen)
-        if len(among) == most or not (one.verified or unverified < UNVERIFIED):
+        doubtful = not (one.cause or one.verified or (firsts and one.kind == "example"))
+        if len(among) == most or (doubtful and unverified == UNVERIFIED):
             continue
         turns = as_messages(more := [*told, *chosen, one])
         texts = [as_text(turns, seed, more)] if advice else [turn.content for turn in turns]
         if sum(map(tokens, texts)) <= budget:
             among.append(one)
+            unverified += doubtful
     return [*told, *chosen]
 
 
@@ -247,9 +252,14 @@ def choose_for_loop(
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     advice = any(not match.example.accepted for match in (*rules, *usable))
-    chosen = choose(usable, now=now, advice=advice, rules=rules)
-    if tell == "rules" or any(match.example.accepted for match in chosen):
-        chosen = [replace(match, worked=None) for match in chosen]
+    # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
+    failing = any(match.cause for match in found)
+    chosen = choose(usable, now=now, advice=advice, rules=rules, firsts=failing)
+    shown = {match.example.digest for match in chosen if match.example.accepted}
+    full = tell == "rules" or len(shown) == SHOWN
+    for n, match in enumerate(chosen):
+        if match.worked and (full or match.worked.digest in shown):
+            chosen[n] = replace(match, worked=None)
     known = {match.id for match in chosen}
     missed += [(match, FULL) for match in rules if match.id not in known]
     known |= {match.id for match, _ in missed}

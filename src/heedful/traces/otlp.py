@@ -112,14 +112,14 @@ def _fields(message: memoryview, *wanted: int) -> Iterator[tuple[int, memoryview
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
-        if tag & 7 == 0:
+        if tag & 7 == 0 and tag:
             _, at = _varint(message, at)
             continue
         size = {1: 8, 5: 4}.get(tag & 7, LARGEST_INTEGER)
         if tag & 7 == 2:
             size, at = _varint(message, at)
-        if size > len(message) - at:
-            raise IndexError("a field ends too late")
+        if size > len(message) - at or not tag >> 3:
+            raise IndexError("a field ends too late, or has no number")
         if tag >> 3 in wanted:
             yield tag >> 3, message[at : at + size]
         at += size

@@ -47,11 +47,12 @@ returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
-insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, loop, at)
-values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :loop, :now)
+insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
+values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
 set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end, loop = excluded.loop,
-    checks = excluded.checks, severity = max(cause.severity, excluded.severity), quiet = 0,
+    mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
+    checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix), quiet = 0,
     at = max(cause.at, excluded.at);
 
 -- name: read_failure

@@ -201,8 +201,8 @@ create table lineage (
 ) without rowid;
 create index lineage_parent on lineage (parent);
 
--- What loops of a memory key got wrong: the lesson of the rule that they broke, and how many `loops` broke it, `loop` the
--- last of them. `checks` (JSON) may find the mistake. `quiet` counts the loops that were told the rule and kept it since.
+-- What loops of a memory key got wrong: the lesson of the rule that they broke, how many `loops` broke it, `loop` the last
+-- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `fix` is 1 if a finding said what to do. `quiet` counts the loops that were told the rule and kept it since.
 create table cause (
   tenant text not null,
   project text not null,
@@ -212,7 +212,9 @@ create table cause (
   signature text not null,
   checks text not null default '[]',
   severity real not null,
+  fix integer not null default 0,
   loops integer not null default 1,
+  mended integer not null default 0,
   loop text not null,
   quiet integer not null default 0,
   at real not null,
