@@ -63,6 +63,12 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secrets: list
     assert redact(clean) == clean
 
 
+@pytest.mark.parametrize("begin", ["sk-", "ghp_", "glpat-", "xoxb-", "hf_", "sk_live_", "key-"])
+def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
+    length = 32 if begin == "key-" else 40
+    assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
+
+
 @pytest.mark.parametrize("text", LEFT)
 def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
     assert redact(text) == text

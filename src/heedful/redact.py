@@ -77,7 +77,7 @@ jwt eyJ<\i{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
 signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,}
 """
 # Every token has such a part; few ordinary words have one, and only these are searched.
-_RUN = r"(?=[a-z_.=~-]{0,40}+[A-Z\d])[\w.=~+-]{16,}+"
+_RUN = r"(?:(?=[a-z_.=~-]{0,40}+[A-Z\d])|(?=[a-z]{2,9}[_-][\w-]{20}))[\w.=~+-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
 # Code and prose also assign to names of secrets. So without quotes a secret needs a digit or a

@@ -100,7 +100,7 @@ NO_LOOPS = {
     "none.jsonl": (2, "none.jsonl: it cannot be read (No such file or directory); check the path"),
     "folder": (4, "cannot be opened"),
     "empty.jsonl": (2, "empty.jsonl: it has no loop; give at least one with attempts"),
-    "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
+    "empty.db": (4, "empty.db is empty, not a database; restore a copy, or move it away"),
     "lines.json": (4, "no database"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }

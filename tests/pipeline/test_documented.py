@@ -70,8 +70,13 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    own = {"results": checks.results, "same": lambda: same}
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results") / "results.csv"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, file: Path) -> Iterator[Api]:
+    own = {"results": checks.results(str(file)), "same": same}
     with served(tmp_path_factory.mktemp("api"), checks=own) as api:
         yield api
 
@@ -95,7 +100,9 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
     reports = [attempt.plain() for attempt in run.stages[0].attempts]
     reports = [{name: plain[name] for name in FIELDS} for plain in reports]
     for output, plain in zip(outputs, reports, strict=True):
-        body = {"stage": STAGE, "output": output, "state": state, "checks": [spec]}
+        own = {"name": "results"}  # the operator names the file
+        named = own if spec["name"] == "results" else spec
+        body = {"stage": STAGE, "output": output, "state": state, "checks": [named]}
         answered = api.post("/v1/validate", json=body)
         assert answered.status_code == 200, answered.text
         python = StageGuardrail(stage=STAGE, checks=[check]).validate(output=output, state=state)
@@ -130,9 +137,8 @@ def test_a_case_that_is_retried(
     assert (second["feedback_for_agent"], second["failed_checks_summary"]) == ("", [])
 
 
-def test_a_results_file_that_is_missing(api: Api, tmp_path: Path) -> None:
-    """The operator of the service allows this check; a caller may not name a file otherwise."""
-    file = tmp_path / "results.csv"
+def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
+    """The operator of the service names the file of this check; a caller may not."""
     spec, path = {"name": "results", "path": str(file)}, str(file)
     (*_, last) = everywhere(api, spec, path, path, path)
     assert [one["check_name"] for one in last["checks"]] == ["missing_results"]
@@ -140,6 +146,8 @@ def test_a_results_file_that_is_missing(api: Api, tmp_path: Path) -> None:
     file.write_text("y,yhat\n1,2\n")
     report = StageGuardrail(STAGE, [checks.load(spec)]).validate(path)
     body = {"stage": STAGE, "output": path, "checks": [spec]}
+    assert api.post("/v1/validate", json=body).status_code == 422  # it names a file
+    body["checks"] = [{"name": "results"}]
     assert api.post("/v1/validate", json=body).json()["overall_status"] == report.overall_status
     assert report.overall_status == "passed"
 
