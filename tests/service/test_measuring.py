@@ -83,6 +83,14 @@ def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expecte
     assert bool(recalled) == (expected is MEASURED)
 
 
+def test_reports_that_wait_count_for_no_rule(api):
+    runs(api, "pinned", api.key(), LONG, RIGHT, memory_key="K")
+    one = {"policy": "default, attempts.limit=1", "memory_key": "K"}
+    for n in range(3):
+        runs(api, f"a{n}", api.key(), {"output": LONG, "checks": [CHECK]}, **one)
+    assert rows(api.setup.store.url, "select loops, mended, quiet from cause") == [(1, 1, 0)]
+
+
 def test_a_pinned_evaluator_measures_by_the_pinned_goals(api):
     key = api.key()
     api.setup.pins["acme/main/judged*"].append(id_of(key))

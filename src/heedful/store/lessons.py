@@ -163,7 +163,8 @@ def upsert(
             if stamped.cause is not None:
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
-                db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
+                broken |= {"counts": int(stamped.state != "quarantined"), "now": now}
+                db.run("upsert_cause", {**key, **broken, "loop": stamped.loop})
             if most < ALL and (held := len(held_of(db, scope, source))) > most:
                 raise QuotaExceeded(source, held, most)
     return answers

@@ -46,14 +46,15 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
 returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
--- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
+-- A loop counts once, and not at all if its lesson waits. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
 values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
 set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end, loop = excluded.loop,
     mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
     checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix), quiet = 0,
-    at = max(cause.at, excluded.at);
+    at = max(cause.at, excluded.at)
+where :counts = 1;
 
 -- name: read_failure
 select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection
