@@ -117,13 +117,13 @@ WIDEST = 100
 LINES = 5
 AROUND = 2
 _LETTERS = rf"(?:[^\W{DENSE}]|[{SIGNS}])+"
-_TOKEN = rf"\s+|[{DENSE}]|(?:\d+(?:[.,]\d+)*|{_LETTERS})[^\w\s]*|[^\w\s]+"
+_TOKEN = rf"\s+|[{DENSE}]|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS})[^\w\s]*|[^\w\s]+"
 
 
 def difference(rejected: str, accepted: str) -> str:
     """Return a line `old -> new` for each part that differs, in any script; at most `LINES` lines.
 
-    Words and numbers, with the signs after them, and blanks are compared; in scripts without
+    Words and numbers, with the signs around them, and blanks are compared; in scripts without
     spaces, characters. Each line begins and ends with about one word that both texts have.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
