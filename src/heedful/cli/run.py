@@ -39,7 +39,6 @@ from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
 REPORTS = "reports"  # the folder of the report pages
-ON_PAGE = 200  # tasks on a report page
 # Errors of one task, after which other tasks continue. Other model errors would hit them too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
 EXAMPLES = "heedful._examples"
@@ -184,17 +183,13 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
 
 
 async def _write_page(store: Store, scope: Scope, job: Job) -> Path:
-    """Write the report page of the run; of many tasks it has those that were not right at once."""
-    kept = {row.id for row in sorted(job.rows, key=lambda row: (row.passed, row.at_once))[:ON_PAGE]}
-    names = [task.id for task in job.tasks if task.id in kept]
-    found = await runs.stages_of(store, scope, job.name, names)
-    stages = tuple(runs.stage_report(found[name], job.name) for name in names)
-    left = len(job.tasks) - len(names)
-    title = f"{job.path.name}, without {left} tasks" if left else job.path.name
-    report = runs.Report(title, job.name, stages, noun="task")
-    texts = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
-    stages = tuple(replace(one, name=texts[one.name]) for one in report.stages)
-    return write_html(replace(report, stages=stages), REPORTS)
+    """Write the report page of the run."""
+    found = await runs.stages_of(store, scope, job.name, [task.id for task in job.tasks])
+    stages = tuple(
+        replace(runs.stage_report(found[task.id], job.name), name=f"{task.id}: {task.task}")
+        for task in job.tasks
+    )
+    return write_html(runs.Report(job.path.name, job.name, stages, noun="task"), REPORTS)
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:

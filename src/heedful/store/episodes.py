@@ -232,7 +232,8 @@ def finish_trace(db: Db, scope: Scope, trace: Unfinished, made: StoredEpisode | 
     Does nothing and returns False if new spans have arrived or another process finished the trace.
     """
     key = key_of(scope)
-    if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
+    open_ = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
+    if not db.update("trace", open_, {"state": "done", "bytes": 0}):
         return False
     db.delete("span", {**key, "trace": trace.id})
     db.run("forget_traces", {**key, "known": time.time() - KNOWN})

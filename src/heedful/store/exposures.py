@@ -14,7 +14,7 @@ from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.store import search
-from heedful.store.lessons import evict, mark, rule, upsert
+from heedful.store.lessons import evict, rule, upsert, words_digest
 from heedful.store.store import ALL, SKIP, Db, from_row, key_of, token
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -155,7 +155,7 @@ def conclude(
         lesson = str(one.lesson)
         for row in db.run("retire", _key(scope, lesson)).fetchall():
             action = "retire" if row["state"] == "retired" else "review"
-            record = {**asdict(one), "digest": mark(row["text"])}
+            record = {**asdict(one), "digest": words_digest(row["text"])}
             known = {**key_of(scope), "subject": lesson, "action": "review"}
             if action == "retire" or not db.select("id", "ruling", known):
                 rule(db, scope, action, lesson, "proof", str(one), time.time(), record)

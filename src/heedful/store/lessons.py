@@ -47,11 +47,6 @@ def words_digest(text: str) -> str:
     return f"{LESSON} {Example(text, '').digest}"
 
 
-def mark(lesson: str) -> str:
-    """Return the digest that rulings use for the text of a lesson."""
-    return Example(lesson, "").digest
-
-
 def _said(kind: str, text: str, example: Example | None, task: bool) -> str:
     """Return the digests of the words of a lesson as JSON; letter case and blanks do not matter.
 
@@ -193,7 +188,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "sources": reflection.sources,
         "now": now,
     }
-    values["mark"] = mark(values["text"])
+    values["mark"] = words_digest(values["text"])
     if reflection.trust in RAISING:
         db.run("replace_words", values)
     row = db.run("upsert_reflection", values).fetchall()[0]
@@ -313,7 +308,8 @@ def add_example(
     else:
         db.run("verify_example", values)
     if place is not None and (row is not None or values["trust"] not in HELD):
-        db.run("insert_vector", {**values, **place})
+        key = {name: values[name] for name in ("reflection", "digest")}
+        db.run("place", {**values, **place, "id": db.select("id", "example", key)[0]["id"]})
     return wrote
 
 
@@ -340,7 +336,7 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons in the scope."""
-    return int(db.all("count_reflections", scope)[0]["n"])
+    return sum(int(row["lessons"]) for row in db.select("lessons", "tally", key_of(scope)))
 
 
 def clear(db: Db, scope: Scope) -> int:

@@ -201,7 +201,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
     """Record what memory tells the loop with this id, stored or not, unless it is recorded."""
     exposures.expose(db, scope, briefing.exposures, None, time.time())
-    db.run("brief_loop", {**_key(scope, id), "briefing": dump(briefing.plain())})
+    new = {"briefing": dump(briefing.plain())}
+    db.update("loop", {**_key(scope, id), "briefing": ""}, new)
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:

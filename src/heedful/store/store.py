@@ -130,9 +130,10 @@ class Db:
 
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
         """Set the columns in `changes` in the rows that match `key`; return the number of rows."""
-        changed = ", ".join(f"{name} = :{name}" for name in changes)
+        changed = ", ".join(f"{name} = :new_{name}" for name in changes)
+        new = {f"new_{name}": value for name, value in changes.items()}
         sql = f"update {table} set {changed} where {_is(key)}"
-        return int(self.execute(sql, {**key, **changes}).rowcount)
+        return int(self.execute(sql, {**key, **new}).rowcount)
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows of `table` that match `key`; return the number of rows."""

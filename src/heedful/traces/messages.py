@@ -299,15 +299,13 @@ class CodexReader(EpisodeReader):
     source = "codex"
 
     def add(self, value: Any) -> list[Episode]:
-        if not isinstance(value, Mapping):
-            raise InvalidInput("an entry", value, "an object")
-        item = value.get("payload", value)
+        item = value.get("payload") if isinstance(value, Mapping) else None
         if not isinstance(item, Mapping):
-            raise InvalidInput("payload", item, "an object")
-        if value.get("type") in ("session_meta", None):
+            raise InvalidInput("an entry", value, "an object with a payload")
+        if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
                 self._sessions[text_field(item, "id")] = self._sessions.pop("", self._session())
-        elif value["type"] == "response_item" or "payload" not in value:
+        elif value.get("type") == "response_item":
             at = seconds(value.get("timestamp"))
             session = self._sessions[next(iter(self._sessions), "")]
             events = _item_events(item, session.names)

@@ -23,7 +23,7 @@ MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
-    **dict.fromkeys(("payload", "instructions"), "codex"),
+    "payload": "codex",
     "type": "claude-code",
 }
 # The line where a value begins (0 if unknown), and the value.

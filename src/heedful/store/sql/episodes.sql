@@ -52,11 +52,6 @@ select id, spans, trust, via, last from trace
 where tenant = :tenant and project = :project and state = 'open' and (last <= :ending or rooted and last <= :settled)
 order by last, id limit 100;
 
--- name: finish_trace
-update trace set state = 'done', bytes = 0
-where tenant = :tenant and project = :project and id = :trace and state = 'open' and spans = :spans
-returning id;
-
 -- name: forget_traces
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
 

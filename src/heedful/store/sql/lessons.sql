@@ -85,9 +85,6 @@ where tenant = :tenant and project = :project and id < :before
   and (:tag = '' or trust not in ('tool', 'external') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
--- name: count_reflections
-select coalesce(sum(lessons), 0) as n from tally where tenant = :tenant and project = :project;
-
 -- name: known_parents
 select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
 

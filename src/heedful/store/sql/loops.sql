@@ -31,9 +31,6 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 
--- name: brief_loop
-update loop set briefing = :briefing where tenant = :tenant and project = :project and id = :id and briefing = '';
-
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)
 select :n, coalesce(max(seq), 0) + 1,

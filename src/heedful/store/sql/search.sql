@@ -69,11 +69,5 @@ insert into vector (example, tenant, project, space, data /*postgres , near */)
 select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */
 from example e join reflection l on l.id = e.reflection
 where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
-on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */;
-
--- name: insert_vector
-insert into vector (example, tenant, project, space, data /*postgres , near */)
-select id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */ from example
-where reflection = :reflection and digest = :digest
 on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */
 where vector.space <> excluded.space or vector.data <> excluded.data;
