@@ -21,7 +21,7 @@ from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import HELD, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
-from heedful.store.lessons import mark
+from heedful.store.lessons import LESSON, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import whole
@@ -45,7 +45,8 @@ Rows = dict[int, dict[str, Any]]
 
 def name_of(row: dict[str, Any]) -> tuple[str, str]:
     """What an example is called, in this scope or another."""
-    return f"{row['kind']}/{row['signature']}", mark(row["digest"], row["lesson"])
+    said = words_digest(row["lesson"]) if row["digest"].startswith(LESSON) else row["digest"]
+    return f"{row['kind']}/{row['signature']}", said
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5,
 insert into audit values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
-insert into cause values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 2, 'l', 20, 1.5);
+insert into cause values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 1, 2, 0, 'l', 20, 1.5);
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 'key:1f', 3.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');

@@ -170,8 +170,10 @@ def newer(tmp_path):
     package = tmp_path / "heedful"
     shutil.copytree(HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__"))
     _add(tmp_path, PRE, POST)
-    file = package / "store" / "sql" / "lessons.sql"
-    file.write_text(file.read_text("utf-8").replace("sum(lessons)", "sum(many)"), "utf-8")
+    file = package / "store" / "lessons.py"
+    file.write_text(
+        file.read_text("utf-8").replace('"lessons", "tally"', '"many", "tally"'), "utf-8"
+    )
     return tmp_path
 
 

@@ -336,7 +336,7 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons in the scope."""
-    return sum(int(row["lessons"]) for row in db.select("lessons", "tally", key_of(scope)))
+    return sum(int(n) for (n,) in db.select("lessons", "tally", key_of(scope)))
 
 
 def clear(db: Db, scope: Scope) -> int:

@@ -278,7 +278,7 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         plain["last_seen"] = record.last_seen or now
         plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
         plain["meta"] = json.dumps(redact_data(plain["meta"]))
-        plain["mark"] = lessons.mark(plain["text"])
+        plain["mark"] = words_digest(plain["text"])
         rows = db.run("upsert_reflection", {**key, **plain, "now": now}).fetchall()
         db.update("reflection", {"id": rows[0]["id"]}, {name: plain[name] for name in OWN})
     lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
