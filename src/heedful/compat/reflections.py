@@ -15,7 +15,7 @@ from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import LONGEST, Match, Scope, Trust, check_texts, short_digest
 from heedful.lessons.lesson import Reflection as Lesson
-from heedful.lessons.ranking import PRODUCTS, answer_order, claimed_importance
+from heedful.lessons.ranking import PRODUCTS, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import check_integer, check_share
 from heedful.memory.draft import PROMPTS, Score, by_outcome
@@ -283,11 +283,8 @@ async def query_reflections(
     check_texts(query_text=query_text or "")
     memory, text = _memory(store, tenant_id, project_id), query_text or ""
     options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
-    options["waiting"] = waiting
-    found = [one for kind in PRODUCTS for one in await memory.query(text, k, kind=kind, **options)]
-    now = time.time()
-    found.sort(key=lambda one: answer_order(one, now))
-    return [_row(one) for one in found[:k]]
+    options |= {"kind": PRODUCTS, "waiting": waiting}
+    return [_row(one) for one in await memory.query(text, k, **options)]
 
 
 def _row(match: Match) -> dict[str, Any]:

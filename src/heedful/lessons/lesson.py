@@ -232,7 +232,7 @@ class Filter:
 
     tags: Sequence[str] = ()
     match: Literal["any", "all"] = "any"
-    kind: str = ""
+    kind: str | tuple[str, ...] = ""
     error_type: str = ""
     importance: float = 0.0
     since: float = 0.0
@@ -244,7 +244,9 @@ class Filter:
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
         if self.match not in ("any", "all"):
             raise InvalidInput("match", self.match, "any or all")
-        if self.kind not in ("", *KINDS):
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,) * (self.kind != "")
+        object.__setattr__(self, "kind", kinds)
+        if any(one not in KINDS for one in kinds):
             raise InvalidInput("kind", self.kind, f"one of {', '.join(KINDS)}")
         if not isinstance(self.error_type, str):
             raise InvalidInput("error_type", self.error_type, "the type of an error, a text")

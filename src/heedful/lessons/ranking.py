@@ -109,27 +109,23 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
 def rank_answers(
     text: str, found: Iterable[Match], limit: int, least: float, now: float
 ) -> list[Match]:
-    """Return at most `limit` lessons with an importance of at least `least`, in `answer_order`.
+    """Return at most `limit` lessons with an importance of at least `least`, best first.
 
-    With a blank `text` all are related. Each text of a lesson is returned once.
+    The importance is what the author of a lesson claims, if the author claims any. With a blank
+    `text` all are related. Each text of a lesson is returned once.
     """
+
+    def order(match: Match) -> tuple[float, float, float]:
+        claimed = replace(match, importance=claimed_importance(match))
+        return -round(match.relevance * worth(claimed, now), 6), -claimed.importance, -match.at
+
     kept = [one for one in found if claimed_importance(one) >= least]
     if text.strip():
         kept = rank(text, kept, len(kept), now)
-    kept.sort(key=lambda one: answer_order(one, now))
     distinct: dict[tuple[int, str], Match] = {}
-    for one in kept:
+    for one in sorted(kept, key=order):
         distinct.setdefault((one.reflection, one.lesson), one)
     return list(distinct.values())[:limit]
-
-
-def answer_order(match: Match, now: float) -> tuple[float, float, float]:
-    """Return the key that sorts the answers to a query: by relevance, importance and age.
-
-    The importance is what the author of the lesson claims, if the author claims any.
-    """
-    claimed = replace(match, importance=claimed_importance(match))
-    return -round(match.relevance * worth(claimed, now), 6), -claimed.importance, -match.at
 
 
 def claimed_importance(match: Match) -> float:

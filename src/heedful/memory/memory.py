@@ -307,7 +307,7 @@ class Memory(Transfers):
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-        kind: str = "",
+        kind: str | tuple[str, ...] = "",
         error_type: str = "",
         importance: float = 0.0,
         since: float = 0.0,
@@ -315,11 +315,11 @@ class Memory(Transfers):
     ) -> list[Match]:
         """Return lessons to read, best first; with a blank `text`, the most important lessons.
 
-        The filters are those of `recall`. Lessons that wait in quarantine are returned, too, unless
-        `waiting` is False: `state` and `trust` mark them, and `release` is the command that
-        releases them. Do not put them into a prompt; `render` leaves them out. The order and the
-        filter `importance` use what the author of a lesson claims, if the author claims any. Raises
-        InvalidInput, StoreError.
+        The filters are those of `recall`; `kind` may name several. Lessons that wait in quarantine
+        are returned, too, unless `waiting` is False: `state` and `trust` mark them, and `release`
+        is the command that releases them. Do not put them into a prompt; `render` leaves them out.
+        The order and the filter `importance` use what the author of a lesson claims, if the author
+        claims any. Raises InvalidInput, StoreError.
         """
         check_integer("limit", limit)
         records.check_texts(text=text)

@@ -296,7 +296,7 @@ class Sought:
             **key,
             "tags": json.dumps(sorted(tags)),
             "least": len(tags) if only.match == "all" else 1,
-            "kind": only.kind,
+            "kind": json.dumps(only.kind),
             "error_type": storable(only.error_type),
             "importance": only.importance,
             "since": only.since,

@@ -2,7 +2,7 @@
 select e.id
 from reflection l join example e on e.reflection = l.id
 where l.tenant = :tenant and l.project = :project and e.indexed
-  and (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
+  and (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
   and l.importance >= :importance and e.at >= :since
   and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                   where value in (select value from json_each(:tags))));
@@ -15,7 +15,7 @@ select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.s
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
-       (:kind = '' or l.kind = :kind) and (:error_type = '' or l.error_type = :error_type)
+       (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                        where value in (select value from json_each(:tags)))) as passes
