@@ -53,7 +53,6 @@ GOOD = {
     "audit list": ("nothing was done in this tenant yet", "audit"),
     "audit verify": ("0 rows, all as they were written", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
-    "reflect --waiting": ("0 episodes", "episodes failed"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip
 STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
@@ -107,7 +106,6 @@ BAD = {
     "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
     "worker --once --drives short": (2, "it must be name=module:function"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
-    "reflect": (2, "give files of traces, or --waiting"),
     "reflect loops.jsonl --trust model": (2, "'model' is not one of"),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is no postgresql:// URL"),

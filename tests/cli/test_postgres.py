@@ -18,7 +18,7 @@ COMMANDS = [
     *("log", "loops", "runs", "why {run}/red", "lessons", "seen contains red", "recall red"),
     *("proof", "patterns list", "quarantine list", "quarantine log", "pin 1 --by ada"),
     *("prune --by ada --keep 1 --dry-run", "prune --by ada --keep 1", "dream", "dream log"),
-    *("export lessons.jsonl", "import lessons.jsonl", "replay", "reflect --waiting"),
+    *("export lessons.jsonl", "import lessons.jsonl", "replay"),
     *("override {run}/never attempts --by ada --why again", "doctor --model toy:answer"),
     *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
 ]

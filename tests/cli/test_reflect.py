@@ -111,10 +111,9 @@ def test_what_failed_is_told_by_doctor_and_tried_again(typed):
         ("reflect runs.jsonl --model reflectors:late", 1, late, "2 episodes: 0 new, 0 known, 2 fa"),
         ("lessons", 0, "no lesson in project"),
         ("doctor", 1, "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:"),
-        ("reflect --waiting --model reflectors:late", 1),
-        ("reflect --waiting --model reflectors:good", 0, "2 episodes: 1 new, 1 known"),
+        ("worker --once --model reflectors:late", 0, "0 jobs done, 0 given up"),
+        ("worker --once --model reflectors:good", 0, "2 jobs done, 0 given up"),
         ("doctor --model toy:answer", 0, "✓ episodes: 2 reflected on, 0 waiting, 0 failed"),
-        ("reflect --waiting", 0, "0 episodes: 0 new"),
     )
 
 
@@ -127,7 +126,6 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     typed(
         ("reflect runs.jsonl", 0, "another process works on it, or was killed: after some seconds",
          "2 episodes: 1 new, 0 known, 1 left to others"),
-        ("reflect --waiting", 0, "0 episodes: 0 new, 0 known"),
     )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
         words = f"{done} reflected on, {waiting} waiting, {failed} failed"
         for last in episodes.page(db, scope, 1, "failed"):
             words += f" (the last: {clean(last.error, 200)})"
-        signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
+        signs.append(Sign("episodes", not failed, words, "heedful worker --once"))
     return signs
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -291,7 +290,7 @@ def proof(
 
 
 Author = Literal["external", "operator"]
-AGAIN = "heedful reflect --waiting tries again"
+AGAIN = "heedful worker --once tries again"
 NAME = 60
 
 
@@ -306,8 +305,7 @@ class Result:
 
 
 def reflect(
-    files: Annotated[list[Path] | None, Argument(help="Files of traces.")] = None,
-    waiting: Annotated[bool, Option("--waiting", help="Reflect on stored episodes.")] = False,
+    files: Annotated[list[Path], Argument(help="Files of traces.")],
     trust: Annotated[Author, Option(help="Who wrote the tasks.")] = "external",
     keep: Annotated[bool, Option("--store/--no-store", help="Store the lessons.")] = True,
 ) -> int:
@@ -316,8 +314,6 @@ def reflect(
     Each run counts once, however often it is read. Lessons that depend on texts of tools, documents
     or users wait in quarantine.
     """
-    if bool(files) == waiting:
-        raise UsageError("give files of traces, or --waiting for what failed before")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     values, results = config.settings(), list[Result]()
     model = "model" in output.call().options and values.model != config.NONE
@@ -328,15 +324,12 @@ def reflect(
             if model:
                 opened = config.model_of(values)
                 options["model"] = await stack.enter_async_context(opened)
-            found = _from_waiting(**options)
-            if files:
-                found = _from_files(files, **options, trust=trust, store=keep)
-            async for result in found:
+            async for result in _from_files(files, **options, trust=trust, store=keep):
                 results.append(result)
                 output.progress().counted("reflecting", len(results), 0, "episodes")
 
     rest = "stopped; what was reflected on is kept, the same command does the rest"
-    config.ask_store(values, work, new=bool(files), stopped=rest)
+    config.ask_store(values, work, new=True, stopped=rest)
     return _report(results)
 
 
@@ -346,35 +339,18 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
         try:
             for number, episode in enumerate(read(file), 1):
                 name = f"{file.name}:{clean(episode.id, NAME) or number}"
-                work = learn.reflect(episode, on_model_error="raise", **options)
-                yield await _result(name, work, episode)
+                try:
+                    found = await learn.reflect(episode, on_model_error="raise", **options)
+                    yield Result(name, episode, found)
+                except ModelUnavailable:
+                    raise
+                except ModelError as error:
+                    yield Result(name, episode, error=str(error))
         except TraceFileError as error:  # what stands before the damage is reflected on
             yield Result(file.name, error=str(error))
             continue
         if not number:
             yield Result(file.name)
-
-
-async def _from_waiting(**options: Any) -> AsyncIterator[Result]:
-    began = time.time()
-    while True:
-        result = await _result("episode", learn.reflect_waiting(before=began, **options))
-        if result.reflected is None and not result.error:
-            return
-        yield result
-
-
-async def _result(
-    name: str, work: Awaitable[learn.Reflected | None], episode: Episode | None = None
-) -> Result:
-    """Await `work`; return its result or the model's error. Raises ModelUnavailable."""
-    try:
-        found = await work
-    except ModelUnavailable:
-        raise
-    except ModelError as error:
-        return Result(name, episode, error=str(error))
-    return Result(name if episode or not found else found.reflection.source, episode, found)
 
 
 def _report(results: Sequence[Result]) -> int:

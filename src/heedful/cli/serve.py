@@ -211,7 +211,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
 def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
-    once: Annotated[bool, Option("--once", help="Run the waiting jobs, then exit.")] = False,
+    once: Annotated[bool, Option("--once", help="Run what waits or failed, then exit.")] = False,
     drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
@@ -280,7 +280,7 @@ async def _work(values: config.Settings, asks: bool, once: bool, limits: Any, op
                 await queue.work(tools, once=once, listener=listener, **options)
             else:
                 work = LocalQueue(tools, listener=listener, **options)
-                await sweep(work, tools)
+                await sweep(work, tools, failed=True)
                 for scope in await store.read(Scope(), lessons.scopes) if tools.embedder else ():
                     await work.defer("embed", scope)
                 await work.drain()

@@ -22,7 +22,7 @@ from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, check_goals, clean
 from heedful.loop.stop import check_names
 from heedful.redact import redact
-from heedful.traces.reading import refuse_constant
+from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
@@ -193,14 +193,8 @@ def json_lines(path: Path, text: str) -> list[Entry]:
         try:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
-            what = str(error)
-            if isinstance(error, RecursionError):
-                what = "it is nested too deeply"
-            elif isinstance(error, json.JSONDecodeError):  # its own line is always 1
-                what = f"{error.msg} (column {error.colno})"
-            raise LineError(
-                str(path), number, f"not one JSON object on one line: {what}"
-            ) from error
+            what = f"not one JSON object on one line: {problem(error)}"
+            raise LineError(str(path), number, what) from error
         entries.append((number, value))
     return entries
 

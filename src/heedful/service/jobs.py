@@ -293,14 +293,16 @@ NIGHT = 86_400.0
 MOST = 1_000
 
 
-async def sweep(work: Work, tools: Tools) -> None:
+async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
     """In every scope, turn ended traces into episodes, and queue a job for each waiting episode.
 
-    Failed episodes, and episodes that a worker has claimed, get no job. Raises StoreError.
+    With `failed`, failed episodes get a job, too. Episodes that a worker has claimed get none.
+    Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
-        for digest in await tools.store.read(scope, episodes.left, MOST) if tools.enabled else ():
+        left = await tools.store.read(scope, episodes.left, MOST, failed)
+        for digest in left if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
 
@@ -357,7 +359,7 @@ class LocalQueue(Work):
         """Queue a task, unless an equal job already waits. Raises UnknownName."""
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
-            self._wait(job)
+            self._waiting[job.name] = job.kind.queue, time.time()
             self._begin(job, 1)
 
     async def depth(self) -> Sequence[Depth]:
@@ -396,9 +398,6 @@ class LocalQueue(Work):
             task.cancel()
         await asyncio.gather(*self._rounds, *self._tasks, return_exceptions=True)
 
-    def _wait(self, job: Job) -> None:
-        self._waiting[job.name] = job.kind.queue, time.time()
-
     def _begin(self, job: Job, tries: int) -> None:
         if self._open:
             # A job does not inherit the context of the code that queued it.
@@ -428,5 +427,5 @@ class LocalQueue(Work):
             finally:
                 del self._running[task]
         if job.name not in self._waiting:
-            self._wait(job)
+            self._waiting[job.name] = job.kind.queue, time.time()
             asyncio.get_running_loop().call_later(wait, self._begin, job, tries + 1)

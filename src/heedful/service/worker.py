@@ -111,7 +111,7 @@ class PostgresQueue(jobs.Work):
         for name, task in TASKS.items():
             options: Any = {"name": _named(name), "queue": task.queue, "retry": Backoff()}
             self._app.task(**options, pass_context=True)(self._runner(name, tools, listener))
-        await jobs.sweep(self, tools)  # this also checks the database
+        await jobs.sweep(self, tools, failed=once)  # this also checks the database
         if once:
             await self._revive()
         else:

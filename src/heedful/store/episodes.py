@@ -62,9 +62,10 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
     db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
 
 
-def left(db: Db, scope: Scope, limit: int) -> list[str]:
-    """Return the digests of the waiting episodes without a claim, oldest first."""
-    rows = db.all("episodes_left", scope, limit=limit, now=time.time(), lease=LEASE)
+def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
+    """Return the digests of unclaimed waiting episodes, and of `failed` ones, oldest first."""
+    times = {"now": time.time(), "lease": LEASE}
+    rows = db.all("episodes_left", scope, limit=limit, failed=failed, **times)
     return [row["digest"] for row in rows]
 
 

@@ -361,7 +361,7 @@ def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     """Return the scopes of all tenants that have lessons.
 
-    With `waiting`, return instead those that have waiting episodes or unfinished traces.
+    With `waiting`, return instead those that have waiting or failed episodes, or open traces.
     """
     return [Scope(*row) for row in db.run("scopes", {"waiting": waiting}).fetchall()]
 

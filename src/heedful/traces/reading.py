@@ -59,7 +59,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
             what = f"it cannot be read ({error.strerror or error}); check the path"
             raise TraceFileError(name, 0, what) from error
         except (UsageError, RecursionError, ImportError) as error:
-            damage = TraceFileError(name, line, _problem(error))
+            damage = TraceFileError(name, line, problem(error))
             damage.__cause__ = error
     if reader is not None:
         yield from reader.finish()
@@ -69,7 +69,8 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
         raise damage
 
 
-def _problem(error: Exception) -> str:
+def problem(error: Exception) -> str:
+    """Return what is wrong with data that cannot be decoded."""
     match error:
         case RecursionError():
             return "it is nested too deeply"
@@ -134,7 +135,7 @@ def _parsed(name: str, number: int, text: bytes) -> Any:
         return json.loads(whole, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
-        raise TraceFileError(name, line, f"not JSON: {_problem(error)}") from error
+        raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error
 
 
 def refuse_constant(name: str) -> Any:

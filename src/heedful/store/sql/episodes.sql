@@ -11,10 +11,10 @@ where id = (
 returning digest, name, session, outcome, state, tries, error, record, via, at;
 
 -- name: episodes_left
--- The waiting episodes that nobody claimed, oldest first.
+-- The waiting episodes that nobody claimed, and with :failed the failed ones, oldest first.
 select digest from episode
-where tenant = :tenant and project = :project and state = 'waiting' and record <> '{}'
-  and not (taken between :now - :lease and :now + :lease)
+where tenant = :tenant and project = :project and state <> 'reflected' and (:failed or state = 'waiting') and record <> '{}'
+  and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
 order by at, id limit :limit;
 
 -- name: forget_record

@@ -181,7 +181,7 @@ create function scopes_there(waiting boolean) returns table (tenant text, projec
 language sql stable security definer set search_path = heedful, pg_temp as $$
   select distinct r.tenant, r.project from reflection r where not waiting
   union
-  select distinct e.tenant, e.project from episode e where waiting and e.state = 'waiting'
+  select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
   union
   select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
 $$;

@@ -2,7 +2,7 @@
 
 -- name: scopes
 select tenant, project from reflection where not :waiting
-union select tenant, project from episode where :waiting and state = 'waiting'
+union select tenant, project from episode where :waiting and state <> 'reflected'
 union select tenant, project from trace where :waiting and state = 'open';
 
 -- name: find_key
