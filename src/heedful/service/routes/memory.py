@@ -307,14 +307,12 @@ async def receive_traces(request: Request, caller: Writing, trust: Trust = "exte
         raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
     caller.setup.metrics.refused.inc(refused.total())
     total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
-    if kind == PROTOBUF:
-        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
-
-        answer = wire.ExportTraceServiceResponse()
-        if total:
-            answer.partial_success.rejected_spans = total
-            answer.partial_success.error_message = why
-        return Response(answer.SerializeToString(), media_type=PROTOBUF)
     # Protobuf writes 64-bit integers as text in JSON.
-    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
-    return Response(json.dumps(part if total else {}), media_type=_JSON)
+    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}} if total else {}
+    if kind != PROTOBUF:
+        return Response(json.dumps(part), media_type=_JSON)
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+
+    answer = ParseDict(part, wire.ExportTraceServiceResponse())
+    return Response(answer.SerializeToString(), media_type=PROTOBUF)
