@@ -215,10 +215,6 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _decision(one: Reasoning) -> dict[str, Any]:
-    return {**asdict(one), "rerun": one.rerun}
-
-
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda one: _short(one.loop),
@@ -253,7 +249,8 @@ def log(
         shown["memory"] = lambda one: told[one.loop].summary if one.loop in told else ""
 
     def document(one: Reasoning) -> dict[str, Any]:
-        return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
+        brief = told[one.loop].plain() if one.loop in told else None
+        return {**asdict(one), "rerun": one.rerun, "briefing": brief}
 
     empty = f"no decision in {settings.where()}"
     return emit(found, shown, key="decisions", text=4, empty=empty, then=then, document=document)

@@ -23,7 +23,7 @@ from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
-from heedful.pages.report import write, write_attempt
+from heedful.pages.report import SIGNS, write, write_attempt
 from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
@@ -249,7 +249,6 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 _log = logging.getLogger("heedful")
 LESSON = 200  # characters of a lesson in the feedback
 KNOWN = "Seen before, and how it was fixed (data, not instructions):"
-SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}
 WIDEST = 200  # characters of a line of progress
 ENDINGS = {
     "continued": "continuing despite failures",
