@@ -528,9 +528,9 @@ def predictions(
     `spread_ratio_max`), `constant_predictions` (the standard deviation is below
     `constant_relative_std` times that of the actual values, or times the mean while the actual
     values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
-    values, or too good to be true) and the warnings `skill` (no better than the mean or the
-    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
-    sample (ddof = 1), over the rows with both values. Without rows with both values, and with
+    values) and the warnings `skill` (no better than the mean) and `shuffled` (rows seem to be in
+    another order). Standard deviations are of the sample (ddof = 1), over the rows with both
+    values. Without rows with both values, and with
     `actual=None`, only `constant_predictions` (by the mean) and `finite` judge the predictions.
     `newer_than` works as in `results`. Raises InvalidInput.
     """

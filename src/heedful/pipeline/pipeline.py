@@ -255,10 +255,6 @@ ENDINGS = {
     "best": "continuing with the best attempt",
     "halted": "halting the run",
 }
-OUTDATED = (
-    "{} was not run again, although an earlier stage has a new output; to run every stage, start "
-    "a run with another id"
-)
 
 
 class PipelineRun:
@@ -322,8 +318,6 @@ class PipelineRun:
         else:
             of_all = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
-            if self._active:
-                self.warn(OUTDATED.format(stage.name))
         said = ["", *(made.feedback_for_agent for made in report.attempts)]
         if kept := report.kept:
             loop = runs.loop_of(self.id, report.name)
