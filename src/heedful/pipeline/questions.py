@@ -151,8 +151,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     for number in map(int, re.findall(r"\d+", " ".join(listed))):
         stages = _numbered(report, number)
         for stage in stages:
-            how = "by its name" if _number(stage.name) == number else "by its place"
-            found[stage.name] = how
+            found[stage.name] = "by its name" if _number(stage.name) == number else "by its place"
         if not (stages or missing):
             missing = f"stage {number}: the run has {counted(len(report.stages), 'stage')}"
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)) if not listed else ():
