@@ -56,8 +56,8 @@ def why(
         document = {**loop_record(found), **explanation_record(explanation)}
         known = {"stored": found, "explanation": explanation, "text": _text}
         state = state_after(latest_verdict(found.decisions))
-        again = [one for one in found.decisions if isinstance(one.verdict, Again)]
-        fed = {one.attempt: one.verdict.feedback for one in again}
+        made = ((one.attempt, one.verdict) for one in found.decisions)
+        fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
         return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
