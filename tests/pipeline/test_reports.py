@@ -163,9 +163,7 @@ def test_what_a_finding_quotes_stays_data(attack: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["continue", "halt", "best"])
-def test_an_override_lets_an_exhausted_stage_go_on(
-    how: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> None:
     path, said, calls = str(tmp_path / "a.db"), [], []
     pipeline = Pipeline("p", store=path, on_exhausted=how, reports=tmp_path / "r", progress=False)
 
@@ -190,8 +188,6 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert said[3] == HEAD.format("s") + "\n- looks: attempt 3 is wrong. look again" + TAIL
     assert said[3] == report.stages[0].attempts[2].feedback_for_agent
     assert (report.status, report.state["s"]) == ("passed", 4)
-    outdated = "after was not run again, although an earlier stage has a new output"
-    assert (outdated in caplog.text) == (how != "halt")
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended

@@ -72,28 +72,12 @@ async def call(
     try:
         with UserCode(failed):
             if thread:
-                value = await threaded(_called, function, *arguments)
+                value = await asyncio.to_thread(_called, function, *arguments)
             else:
                 value = _called(function, *arguments)
             return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
-
-
-async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread; on cancellation, close the coroutine that it may return."""
-
-    def close(future: asyncio.Future[Any]) -> None:
-        returned = not future.cancelled() and future.exception() is None
-        if returned and inspect.iscoroutine(future.result()):
-            future.result().close()
-
-    future = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        future.add_done_callback(close)
-        raise
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -36,6 +36,7 @@ LARGEST = 1e150
 """Values beyond ± this count as infinite, because sums of their squares overflow."""
 ROUNDING = 1e-9
 """A value passes if it exceeds a bound by less than this share of the bound."""
+LATEST = 2.5e11  # seconds since 1970: the year 9892; dates end soon after
 TICK = 0.05
 """Seconds by which the clock of a file system may be late, because its ticks are coarse."""
 
@@ -296,11 +297,6 @@ def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None)
     return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
 
-def _require_time(newer_than: float | None) -> None:
-    if newer_than is not None:
-        check_number("newer_than", newer_than, 0, 2.5e11)  # the year 9892: dates end soon after
-
-
 def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterator[Finding]:
     """Yield a finding if a file is older than `newer_than` (None: the start of loop or stage)."""
     since = context.began if newer_than is None else newer_than
@@ -331,7 +327,7 @@ def results(
     fine = isinstance(path, str | PathLike) or callable(path)
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
     check_integer("at_least_rows", at_least_rows, 0)
-    _require_time(newer_than)
+    check_number("newer_than", 0 if newer_than is None else newer_than, 0, LATEST)
     names = _names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
@@ -528,9 +524,9 @@ def predictions(
     `spread_ratio_max`), `constant_predictions` (the standard deviation is below
     `constant_relative_std` times that of the actual values, or times the mean while the actual
     values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
-    values, or too good to be true) and the warnings `skill` (no better than the mean or the
-    previous row) and `shuffled` (rows seem to be in another order). Standard deviations are of the
-    sample (ddof = 1), over the rows with both values. Without rows with both values, and with
+    values) and the warnings `skill` (no better than the mean) and `shuffled` (rows seem to be in
+    another order). Standard deviations are of the sample (ddof = 1), over the rows with both
+    values. Without rows with both values, and with
     `actual=None`, only `constant_predictions` (by the mean) and `finite` judge the predictions.
     `newer_than` works as in `results`. Raises InvalidInput.
     """
@@ -547,7 +543,7 @@ def predictions(
         check_number(name, value, 0, 1e300)
     allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
     require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
-    _require_time(newer_than)
+    check_number("newer_than", 0 if newer_than is None else newer_than, 0, LATEST)
     names = "finite constant_predictions"
     if actual is not None:
         names = "finite hallucination_detection variance_hallucination constant_predictions leakage"

@@ -18,6 +18,7 @@ from typing import Any
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, check_integer
+from heedful.loop.stop import check_names
 
 LONGEST = 1_000_000
 """The most characters of a text that is checked; the length of a longer text is a finding."""
@@ -35,12 +36,9 @@ class TextCheck:
     pure: bool = True
     names: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", self.names or (self.name,))
-
     def __call__(self, candidate: Any, context: Context) -> Any:
         """Return the findings, or an awaitable of the findings."""
-        text = read(self.names[0], candidate)
+        text = read(check_names([self])[0], candidate)
         if isinstance(text, Finding):
             return [text]
         found = self.judge(text, context)

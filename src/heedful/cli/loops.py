@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import Table, answer, columns, counted, emit, following, when
+from heedful.cli.output import Table, answer, columns, counted, emit, following, page
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
-from heedful.loop.explain import Explanation
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
@@ -56,61 +54,17 @@ def why(
     if not isinstance(found, Report):
         explanation = loops.explained(found)
         document = {**loop_record(found), **explanation_record(explanation)}
-        return answer(document, *_describe(found, explanation))
+        known = {"stored": found, "explanation": explanation, "text": _text}
+        state = state_after(latest_verdict(found.decisions))
+        made = ((one.attempt, one.verdict) for one in found.decisions)
+        fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
+        return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
     run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
-    page = markdown(replace(found, stages=(one,)) if one else found, escape=False)
+    said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     document = {**run, **one.plain()} if one else found.plain()
-    return answer(document, f"{about}\n\n{page}", following("ask", found.run))
-
-
-def _feedback(stored: StoredLoop, number: int) -> str:
-    """Return the feedback after attempt `number`, or "" if no attempt followed."""
-    again = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
-    return again[number - 1] if number <= len(again) else ""
-
-
-def _describe(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
-    loop, usage = stored.loop, stored.loop.usage
-    state = state_after(latest_verdict(stored.decisions))
-    goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
-    policy = stored.head.policy.get("name") or "of its own"
-    yield f"loop {stored.id}: {state}, policy {policy}{goals}"
-    yield f"task: {_text(stored.head.task)}"
-    if stored.briefing is not None:
-        yield "memory, before each attempt:"
-        yield from (f"  {clean(line, CANDIDATE)}" for line in stored.briefing.lines)
-    yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
-    for override in loop.overrides:
-        until = f", until {when(override.until)}" if override.until else ""
-        used = f"used {override.used} of {override.decisions}{until}"
-        reason = clean(override.why, CANDIDATE) or "no reason given"
-        yield f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})"
-    if state == "open":
-        waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
-        again = stored.head.stage.run if stored.head.stage else stored.id
-        yield f"open: {waiting}; call it again with id={again!r} (tasks in a file: run --resume)"
-    elif state == "stopped":
-        yield f"kept: attempt {loop.best}" if loop.best else "kept: nothing"
-    yield from (f"would have changed it: {way}" for way in explanation.ways)
-    yield f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s"
-
-
-def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
-    loop = stored.loop
-    for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
-        yield f"\nattempt {attempt.number}: {_text(value) or '(empty)'}"
-        if evaluation := attempt.evaluation:
-            for finding in evaluation.findings:
-                fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
-                level = "" if finding.level == "error" else f" ({finding.level})"
-                yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
-            for goal in evaluation.unmet(loop.goals):
-                yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
-        yield f"  => {line.decided}"
-        if fed := _feedback(stored, attempt.number):
-            yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
+    return answer(document, f"{about}\n\n{said}", following("ask", found.run))
 
 
 def _text(value: Any) -> str:
@@ -261,10 +215,6 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _decision(one: Reasoning) -> dict[str, Any]:
-    return {**asdict(one), "rerun": one.rerun}
-
-
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda one: _short(one.loop),
@@ -299,7 +249,8 @@ def log(
         shown["memory"] = lambda one: told[one.loop].summary if one.loop in told else ""
 
     def document(one: Reasoning) -> dict[str, Any]:
-        return {**_decision(one), "briefing": told[one.loop].plain() if one.loop in told else None}
+        brief = told[one.loop].plain() if one.loop in told else None
+        return {**asdict(one), "rerun": one.rerun, "briefing": brief}
 
     empty = f"no decision in {settings.where()}"
     return emit(found, shown, key="decisions", text=4, empty=empty, then=then, document=document)

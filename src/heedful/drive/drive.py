@@ -28,6 +28,7 @@ from heedful.lessons.ranking import FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.memory.memory import Memory
+from heedful.models.call import WARMER
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.records import Head, JournalEntry, Kind, StageHead
@@ -128,8 +129,6 @@ def validate_arguments(
     return policy, aims
 
 
-# A repeat raises the temperature: greedy decoding would give the rejected answer again.
-WARMER = 0.5
 WARMEST = 1.0
 UNLIMITED = float("inf")  # seconds
 

@@ -36,11 +36,6 @@ class Change:
     loop: Loop
     policy: Policy
 
-    @property
-    def size(self) -> float:
-        """The size of the change as a share of the old value."""
-        return abs(self.to - self.was) / max(abs(self.was), 0.001)
-
     def __str__(self) -> str:
         to, was = format_score(self.to), format_score(self.was)
         return f"{self.what} {to} instead of {was}: {self.outcome}"
@@ -62,7 +57,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
         for direction in (1, -1)
         if (change := _smallest(case, what, now, path, direction, was))
     ]
-    return tuple(sorted(found, key=lambda change: change.size))
+    return tuple(sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001)))
 
 
 def _smallest(

@@ -43,7 +43,7 @@ def rule_name(rule: Callable[..., object]) -> str:
 
 def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
     """Return the names under which `checks` report; a check may list several in `names`."""
-    named = (getattr(check, "names", (rule_name(check),)) for check in checks)
+    named = (getattr(check, "names", ()) or (rule_name(check),) for check in checks)
     return tuple(str(name) for names in named for name in names)
 
 

@@ -115,6 +115,8 @@ class OpenAIEmbedder:
         """
         if not texts:
             return []
+        import numpy as np
+
         async with self._remote.asking("embeddings"):
             from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
 
@@ -127,20 +129,13 @@ class OpenAIEmbedder:
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
                 )
-        return self._rows(found.embeddings, len(texts))
-
-    def _rows(self, vectors: Sequence[Sequence[float]], count: int) -> list[list[float]]:
-        import numpy as np
-
-        wanted = f"{self.name}: expected {count} vectors of {self.dimensions} numbers"
-        try:
-            rows = np.array(vectors, np.float64)
-        except (TypeError, ValueError) as error:
-            raise MalformedAnswer(f"{wanted}: {error}") from error
-        if rows.shape != (count, self.dimensions):
-            raise MalformedAnswer(f"{wanted}, got {rows.shape}")
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        if not ((lengths > 0) & (lengths < np.inf)).all():
-            raise MalformedAnswer(f"{self.name}: a vector is 0 or not finite")
+            rows = np.array(found.embeddings, np.float64)
+        lengths, wanted = (
+            np.linalg.norm(rows, axis=-1, keepdims=True),
+            (len(texts), self.dimensions),
+        )
+        if rows.shape != wanted or not ((lengths > 0) & (lengths < np.inf)).all():
+            what = f"answered vectors of shape {rows.shape}, or a vector that is 0 or not finite"
+            raise MalformedAnswer(f"{self.name} {what}; expected is the shape {wanted}")
         unit: list[list[float]] = (rows / lengths).tolist()
         return unit

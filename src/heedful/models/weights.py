@@ -21,7 +21,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -35,6 +35,7 @@ from heedful.models.contract import Progress
 
 HUB = "https://huggingface.co"  # the official repositories
 PATIENCE = 6.0  # seconds without data, after which a source has failed
+WAIT = 86_400  # seconds for which a fetch waits for another process
 CHUNK = 1 << 20
 SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
@@ -184,7 +185,10 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
         if target.is_file() and _proved(weights, target, target):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock"), tell):
+        lock = sqlite3.connect(folder.with_suffix(".lock"), timeout=WAIT, isolation_level=None)
+        with closing(lock):  # an empty database: its lock is freed if the process is killed
+            tell(0, "waiting for other processes")
+            lock.execute("begin exclusive")
             try:
                 _fetch_locked(weights, target, folder, tell)
             finally:
@@ -328,20 +332,3 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(stamp, "utf-8")
     return True
-
-
-@contextmanager
-def _locked(path: Path, tell: Tell) -> Iterator[None]:
-    """Hold a lock on this machine during the body of `with`; it is freed if the process is killed.
-
-    The lock is an empty SQLite database, because that works on every system.
-    """
-    with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
-        while not lock.in_transaction:
-            tell(0, "waiting for another process")
-            try:
-                lock.execute("begin exclusive")
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error):
-                    raise
-        yield

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cache, partial
@@ -108,15 +109,11 @@ def _write(path: Path, text: str) -> Path:
     part = path.with_name(f".{token_hex(8)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as out:
-                out.write(text.encode("utf-8", "replace"))
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        part.write_bytes(text.encode("utf-8", "replace"))
+        part.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         why = error.strerror or error
         what = f"the report {path} cannot be written ({why}); check the folder and the disk"
         raise StoreUnavailable(what) from error

@@ -151,12 +151,9 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     for number in map(int, re.findall(r"\d+", " ".join(listed))):
         stages = _numbered(report, number)
         for stage in stages:
-            how = "by its name" if _number(stage.name) == number else "by its place"
-            found[stage.name] = how
-        if not stages:
-            missing = (
-                missing or f"stage {number}: the run has {counted(len(report.stages), 'stage')}"
-            )
+            found[stage.name] = "by its name" if _number(stage.name) == number else "by its place"
+        if not (stages or missing):
+            missing = f"stage {number}: the run has {counted(len(report.stages), 'stage')}"
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)) if not listed else ():
         name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
         text, times = re.subn(rf"\b{name}\b", "", text)

@@ -58,11 +58,10 @@ class Lexicon:
         """Return `value` or a Lexicon of its fields, empty for None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
-        if value is None:
-            return cls()
-        fine = isinstance(value, Mapping) and value.keys() <= {"synonyms", "pairs"}
+        given = {} if value is None else value
+        fine = isinstance(given, Mapping) and given.keys() <= {"synonyms", "pairs"}
         require(fine, "lexicon", value, "a mapping with synonyms and pairs")
-        return cls(**value)
+        return cls(**given)
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens; each synonym is replaced by the word that the evidence uses."""

@@ -19,7 +19,6 @@ from anyio import BrokenWorkerProcess, to_process
 from fastapi import APIRouter, Path, Query, Response
 
 from heedful.checks import loading
-from heedful.checks.evaluate import threaded
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
@@ -243,7 +242,7 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        found = await threaded(self._check, candidate, context)
+        found = await asyncio.to_thread(self._check, candidate, context)
         if not iscoroutine(found):
             return found
         try:
