@@ -41,6 +41,12 @@ class InvalidInput(UsageError, ValueError):
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
+def require(fine: object, field: str, value: object, allowed: str) -> None:
+    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
+    if not fine:
+        raise InvalidInput(field, value, allowed)
+
+
 class UnknownName(UsageError):
     """No object has this name; the message lists the names that exist, and the nearest of them."""
 

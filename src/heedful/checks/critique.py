@@ -15,8 +15,7 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
-from heedful.checks.text import require
-from heedful.errors import MalformedAnswer, UnknownName
+from heedful.errors import MalformedAnswer, UnknownName, require
 from heedful.loop import record
 from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
+from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode, require
 
 Check = Callable[..., Any]
 
@@ -36,8 +36,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     check. Raises UnknownName for an unknown name, and InvalidInput for a wrong argument and for a
     module that cannot be imported.
     """
-    if not isinstance(spec, Mapping):
-        raise InvalidInput("check", spec, 'an object with a "name"')
+    require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
     name = spec.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidInput("name of a check", name, f"one of {', '.join(known())}, module:function")

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
 from heedful.checks.tables import RESULTS, TableError, report
-from heedful.checks.text import require, shorten
+from heedful.checks.text import shorten
+from heedful.errors import require
 from heedful.loop.record import Finding, Level, check_integer, check_number
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from types import CodeType
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
-from heedful.checks.text import read, require
-from heedful.errors import InvalidInput, UsageError
+from heedful.checks.text import read
+from heedful.errors import InvalidInput, UsageError, require
 from heedful.loop.record import Finding, check_number
 
 _NAME = "python_tests"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from heedful.checks.evaluate import Context
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.loop.record import Finding, check_integer
 from heedful.loop.stop import check_names
 
@@ -70,12 +70,6 @@ def shorten(value: object, most: int = 80) -> str:
     """
     text = repr(value[:most] if isinstance(value, str) else value)
     return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
-
-
-def require(fine: bool, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
-    if not fine:
-        raise InvalidInput(field, value, allowed)
 
 
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:

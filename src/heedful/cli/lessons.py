@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +17,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import output, settings
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, following, indented, say
+from heedful.cli.output import answer, columns, counted, following, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, ask_all
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -45,8 +45,8 @@ def lessons(limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
-    lines = _describe_lessons(found) if found else [f"no lesson in {settings.where()}"]
-    return answer({"lessons": found}, *lines, then)
+    text = output.page("lessons", found=found) if found else f"no lesson in {settings.where()}"
+    return answer({"lessons": found}, text, then)
 
 
 def seen(
@@ -80,7 +80,7 @@ def seen(
         f"seen: {found.count}",
         *(f"  {clean(line, WORDS)}" for line in lines),
         merged,
-        *_describe_lessons([one for one in found.lessons if one["text"]]),
+        output.page("lessons", found=[one for one in found.lessons if one["text"]]),
         *((WAITS, f"Next: {found.release}") if found.release else ()),
         then,
         *_own(db),
@@ -91,15 +91,6 @@ def seen(
 def _own(db: str) -> Iterator[str]:
     if db == str(settings.own_db()):
         yield f"This is from your own memory: add --db {db} to a command about it."
-
-
-def _describe_lessons(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for one in found:
-        counts = "".join(f", {name} {one[name]}" for name in ("helped", "hurt") if one.get(name))
-        state = f"{one['state']}, pinned" if one.get("pinned") else one["state"]
-        head = f"lesson {one['id']}, {one['kind']}, {state}, {one['trust']}"
-        yield f"\n{head}, seen {one['seen']}{counts}"
-        yield f"  {indented(one['text'] or '(held back)')}"
 
 
 def before(command: Annotated[list[str], Argument(help="The command, after --.")]) -> int:
@@ -179,17 +170,9 @@ def recall(
     asked = ask_all(recalled)
     ranked = merge(*(every for _, (every, *_) in asked), key=lambda one: -one.relevance)
     found = list(islice(ranked, limit))
-    lines = []
-    for one in found:
-        how = "verified" if one.verified else "not verified"
-        near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
-        lines.append(f"{one.kind}, {how}, {near}, seen {one.seen}")
-        texts = {name: getattr(one.example, name) for name in ("task", "rejected", "accepted")}
-        if not one.example.accepted:
-            texts = {"lesson": one.lesson} | {k: v for k, v in texts.items() if v != one.lesson}
-        lines += [f"  {f'{name}:':<9} {indented(text, 12)}" for name, text in texts.items() if text]
     waits = (following("quarantine", "list", db=db) for db, (_, held, _) in asked if held)
-    lines = lines or ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
+    nothing = ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
+    lines = [output.page("recall", found=found)] if found else nothing
     return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
 
 

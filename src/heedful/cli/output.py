@@ -183,13 +183,6 @@ class Table:
         return captured.get().removesuffix("\n")
 
 
-def indented(text: str, by: int = 2) -> str:
-    """Return the whole text, harmless for a terminal; each line but the first is indented."""
-    from heedful.pages.report import visible  # slow to import
-
-    return f"\n{' ' * by}".join(visible(text).strip().splitlines())
-
-
 def shorten(columns: Columns, rows: Sequence[Any], text: int) -> Iterator[object]:
     """Yield a table of the first `SHOWN` rows, and how many others there are."""
     if rows:

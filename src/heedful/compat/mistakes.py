@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.compat.answers import Record
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, Match, Remembered, Trust, check_texts
 from heedful.lessons.lesson import Reflection as Lesson
@@ -217,8 +217,7 @@ async def store(
     """
     check_texts(prompt=prompt, mistake=mistake, correction=correction)
     for name, text in (("prompt", prompt), ("mistake", mistake)):
-        if not text.strip():
-            raise InvalidInput(name, text, "a text that is not empty")
+        require(text.strip(), name, text, "a text that is not empty")
     example = Example(prompt, correction, "", mistake)
     kept = _memory(memory)
     await kept.remember(MISTAKE, mistake, example=example, trust=trust, tags=("reflexion",))

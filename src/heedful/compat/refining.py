@@ -12,7 +12,7 @@ from heedful.compat.answers import Record
 from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.loop import decide, policies, record, stop
 from heedful.pipeline import validate
 from heedful.store.runs import CheckResult, StageAttempt, Status
@@ -39,12 +39,10 @@ async def run_iteration(
     revision is (-1..1). Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
     policy = policies.policy(policy)
-    if candidate is None:
-        raise InvalidInput("candidate", candidate, "the output to judge, such as a text")
+    require(candidate is not None, "candidate", candidate, "the output to judge, such as a text")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
-    if not callable(revise):
-        raise InvalidInput("revise", revise, "a function of prompt, candidate and findings")
+    require(callable(revise), "revise", revise, "a function of prompt, candidate and findings")
     result = await run(
         prompt,
         generate=lambda task, hint: candidate,

@@ -175,8 +175,7 @@ class Run(Generic[C]):
             *(self.id, self.checks, self.goals, self.policy, self.timeout),
             *(self.evaluate, self.memory_key),
         )
-        if self.tell not in FORMS:
-            raise errors.InvalidInput("tell", self.tell, f"one of {', '.join(FORMS)}")
+        errors.require(self.tell in FORMS, "tell", self.tell, f"one of {', '.join(FORMS)}")
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         if self.memory_key is None:

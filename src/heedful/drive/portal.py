@@ -18,7 +18,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 from heedful.drive.drive import Run
 from heedful.drive.generate import declared
 from heedful.drive.journal import key_of
-from heedful.errors import InvalidInput, NotPassed, UsageError, check_options
+from heedful.errors import NotPassed, UsageError, check_options, require
 from heedful.memory.memory import Memory
 
 P = ParamSpec("P")
@@ -120,8 +120,7 @@ def self_correcting(
     candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
     `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
     """
-    if on_exhausted not in ("raise", "best"):
-        raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
+    require(on_exhausted in ("raise", "best"), "on_exhausted", on_exhausted, "raise or best")
     known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
     check_options("self_correcting", options, [*known, "on_exhausted"])
     Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
@@ -137,8 +136,7 @@ def self_correcting(
         names = [name for name in takes if name not in ("hint", "feedback")]
         outer = signature.replace(parameters=[takes[name] for name in names])
         first = next((name for name in names if name not in ("self", "cls")), "")
-        if not first:
-            raise InvalidInput("function", function, "a function of the task; name checks=[…]")
+        require(first, "function", function, "a function of the task; name checks=[…]")
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:

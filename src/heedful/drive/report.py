@@ -56,12 +56,10 @@ class AttemptReport:
             output = answer.text
             spent = answer.usage if spent == record.NOTHING else spent
         spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
-        if spent is None:
-            raise errors.InvalidInput("usage", self.usage, "a Usage, or the usage of an SDK")
+        errors.require(spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK")
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
-        if not isinstance(self.checks, Sequence):
-            raise errors.InvalidInput("checks", self.checks, "a list of checks")
+        errors.require(isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks")
         if output is None and self.evaluation is None and not (self.digest or self.checks):
             raise errors.UsageError("the report is empty: give output, digest or evaluation")
         object.__setattr__(self, "output", output)
@@ -254,8 +252,7 @@ async def open_loop(
     known = memory if memory is None else Memory.of(memory, scope)
     held = known.store if known else store if isinstance(store, Store) else open_store(store)
     scope = known.scope if known else scope or Scope()
-    if not isinstance(scope, Scope):
-        raise errors.InvalidInput("scope", scope, "a Scope")
+    errors.require(isinstance(scope, Scope), "scope", scope, "a Scope")
     head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
     opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
     opened.memory, opened.checks = known, checks

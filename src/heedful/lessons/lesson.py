@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.lessons.words import difference
 from heedful.loop.record import LARGEST, check_number, check_share, thousandths
 from heedful.redact import redact
@@ -242,12 +242,10 @@ class Filter:
         object.__setattr__(self, "tags", tags)
         if isinstance(self.tags, str) or not all(isinstance(t, str) and t for t in self.tags):
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
-        if self.match not in ("any", "all"):
-            raise InvalidInput("match", self.match, "any or all")
+        require(self.match in ("any", "all"), "match", self.match, "any or all")
         kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,) * (self.kind != "")
         object.__setattr__(self, "kind", kinds)
-        if any(one not in KINDS for one in kinds):
-            raise InvalidInput("kind", self.kind, f"one of {', '.join(KINDS)}")
+        require(all(one in KINDS for one in kinds), "kind", self.kind, f"one of {', '.join(KINDS)}")
         if not isinstance(self.error_type, str):
             raise InvalidInput("error_type", self.error_type, "the type of an error, a text")
         check_share("importance", self.importance)
@@ -377,14 +375,12 @@ _TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 def check_texts(**arguments: object) -> None:
     """Raise InvalidInput unless every argument is a string."""
     for name, value in arguments.items():
-        if not isinstance(value, str):
-            raise InvalidInput(name, value, "a text")
+        require(isinstance(value, str), name, value, "a text")
 
 
 def check_trust(trust: object) -> None:
     """Raise InvalidInput unless `trust` is a level of trust."""
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    require(trust in ORDER, "trust", trust, f"one of {', '.join(ORDER)}")
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
@@ -418,8 +414,7 @@ def check_memory(
     pinned: object,
 ) -> None:
     """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
-    if not text.strip():
-        raise InvalidInput("text", text, "the text of an error")
+    require(text.strip(), "text", text, "the text of an error")
     check_trust(trust)
     check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")
@@ -428,12 +423,10 @@ def check_memory(
         raise InvalidInput("pinned", pinned, "False unless trust is operator")
     if example is None:
         return
-    if not isinstance(example, Example):
-        raise InvalidInput("example", example, "an Example, or None")
+    require(isinstance(example, Example), "example", example, "an Example, or None")
     check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
     for when, scores in (("before", example.before), ("after", example.after)):
         known = isinstance(scores, Mapping) and all(
             isinstance(value, int | float) and isfinite(value) for value in scores.values()
         )
-        if not known:
-            raise InvalidInput(f"example.{when}", scores, "a mapping of names to finite numbers")
+        require(known, f"example.{when}", scores, "a mapping of names to finite numbers")

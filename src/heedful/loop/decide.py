@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from heedful.errors import InvalidInput, OverrideRefused
+from heedful.errors import InvalidInput, OverrideRefused, require
 from heedful.loop import record
 from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
@@ -32,8 +32,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
-        if self.unscored not in ("stop", "again"):
-            raise InvalidInput("unscored", self.unscored, "stop or again")
+        require(self.unscored in ("stop", "again"), "unscored", self.unscored, "stop or again")
         if not isinstance(self.rules, tuple) or not self.rules:
             allowed = "at least one stop rule: a loop must end; the rules are a tuple"
             raise InvalidInput("rules", self.rules, allowed)
@@ -90,8 +89,7 @@ State = Literal["open", "passed", "stopped"]
 
 def check_types(loop: object, policy: object) -> None:
     """Raise InvalidInput unless `loop` is a Loop and `policy` is a Policy."""
-    if not isinstance(loop, Loop):
-        raise InvalidInput("loop", loop, "a Loop")
+    require(isinstance(loop, Loop), "loop", loop, "a Loop")
     if not isinstance(policy, Policy):
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policy('default')")
 

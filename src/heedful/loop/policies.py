@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful.errors import InvalidInput, UnknownName
+from heedful.errors import InvalidInput, UnknownName, require
 from heedful.loop import stop
 from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
@@ -145,8 +145,7 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
     improvement = replace(base.improvement, **gains)
     name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
-    if not isinstance(name, str):
-        raise InvalidInput("name", name, "text")
+    require(isinstance(name, str), "name", name, "text")
     return Policy(rules, improvement, unscored, name, goals)
 
 

@@ -18,7 +18,7 @@ from math import inf
 from operator import add, attrgetter
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.sanitize import sanitize
 
 # The largest score or threshold: up to here two floats can differ by a thousandth.
@@ -136,8 +136,7 @@ class Finding:
     span: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise InvalidInput("level", self.level, "error, warning or note")
+        require(self.level in LEVELS, "level", self.level, "error, warning or note")
         check_share("severity", self.severity)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
@@ -176,8 +175,7 @@ class Goal:
 
 def check_goals(goals: tuple[Goal, ...]) -> None:
     """Raise InvalidInput unless all items are Goals and no two of them contradict each other."""
-    if not all(isinstance(goal, Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "Goal objects")
+    require(all(isinstance(goal, Goal) for goal in goals), "goals", goals, "Goal objects")
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
@@ -363,8 +361,7 @@ class Improvement:
 
     def __post_init__(self) -> None:
         check_number("min_gain", self.min_gain, 0.001, LARGEST)
-        if self.against not in ("best", "previous"):
-            raise InvalidInput("against", self.against, "best or previous")
+        require(self.against in ("best", "previous"), "against", self.against, "best or previous")
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Return True if `new` improves on `best`, which is the best or the previous evaluation."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar, Literal
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.loop import record
 from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, check_integer, check_number
 
@@ -145,8 +145,7 @@ class Echo:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        if self.across not in ("loop", "scope"):
-            raise InvalidInput("across", self.across, "loop or scope")
+        require(self.across in ("loop", "scope"), "across", self.across, "loop or scope")
 
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each key of a finding in the last attempt, the attempts that have this key."""
@@ -180,8 +179,7 @@ class Repeat:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        if not isinstance(self.near, bool):
-            raise InvalidInput("near", self.near, "true or false")
+        require(isinstance(self.near, bool), "near", self.near, "true or false")
 
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
@@ -260,8 +258,7 @@ class All:
     rules: tuple[StopRule, ...]
 
     def __init__(self, *rules: StopRule) -> None:
-        if len(rules) < 2:
-            raise InvalidInput("All", rules, "at least two rules")
+        require(len(rules) >= 2, "All", rules, "at least two rules")
         object.__setattr__(self, "rules", rules)
 
     @property

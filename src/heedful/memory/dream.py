@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import NotFound, require
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor
@@ -118,8 +118,7 @@ async def consolidate(
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
-    if mode not in MODES:
-        raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
+    require(mode in MODES, "mode", mode, f"one of {', '.join(MODES)}")
     check_actor(by, "")
     now = time.time()
     rows = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))

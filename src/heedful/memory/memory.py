@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import InvalidInput, NotFound, require
 from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
@@ -269,8 +269,7 @@ class Memory(Transfers):
         The decision is recorded. Raises NotFound for a digest without a lesson, InvalidInput
         without a digest or an actor.
         """
-        if not digests:
-            raise InvalidInput("digests", digests, "signatures of lessons, at least one")
+        require(digests, "digests", digests, "signatures of lessons, at least one")
         records.check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
 
@@ -580,6 +579,5 @@ class Quarantine:
         source, InvalidInput without a name or an actor.
         """
         records.check_texts(source=source)
-        if not source.strip():
-            raise InvalidInput("source", source, "the name of a source")
+        require(source.strip(), "source", source, "the name of a source")
         return await self._store.write(self._scope, lesson_store.revoke, source, by, why, dry_run)

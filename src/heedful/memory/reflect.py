@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, ModelError, StoreError
+from heedful.errors import InvalidInput, ModelError, StoreError, require
 from heedful.lessons import lesson as records
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Lesson, Proposal
@@ -193,10 +193,8 @@ async def reflect(
     tools, has no higher trust; a lesson with less trust than a model's is quarantined. `related`
     are ids that are stored with the lesson. Raises InvalidInput, ModelError, StoreError.
     """
-    if not isinstance(episode, Episode):
-        raise InvalidInput("episode", episode, "an Episode")
-    if on_model_error not in ("keep", "raise"):
-        raise InvalidInput("on_model_error", on_model_error, "keep or raise")
+    require(isinstance(episode, Episode), "episode", episode, "an Episode")
+    require(on_model_error in ("keep", "raise"), "on_model_error", on_model_error, "keep or raise")
     records.check_trust(trust)
     records.check_sequence("related", related, str, "ids, each a text")
     kept = None if memory is None else Memory.of(memory, None)

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, groupby, pairwise
 from operator import or_
 from typing import Any
 
-from heedful.errors import InvalidInput
+from heedful.errors import require
 from heedful.lessons.action import MENDED, QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
@@ -119,8 +119,7 @@ async def learn_session(
     `Memory.set_trust`. `digest` identifies the session, by default by all its events. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
-    if not isinstance(episode, Episode):
-        raise InvalidInput("episode", episode, "an Episode")
+    require(isinstance(episode, Episode), "episode", episode, "an Episode")
     kept, digest = Memory.of(memory, None), digest or episode.digest
     if await kept.store.read(kept.scope, episodes.state, digest):
         return Learned(again=True)

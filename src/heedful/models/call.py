@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout, require
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model, Options
 
@@ -104,8 +104,7 @@ def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:
     """Return all options of the request. Raises InvalidInput if no model could answer it."""
     asked: dict[str, Any] = {**DEFAULTS, **options}
-    if not messages:
-        raise InvalidInput("messages", [], "at least one message")
+    require(messages, "messages", [], "at least one message")
     check_integer("max_tokens", asked["max_tokens"])
     check_number("temperature", asked["temperature"], 0, 1e300)
     try:

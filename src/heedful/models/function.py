@@ -12,7 +12,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Unpack
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode, require
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options, answer_of
 
@@ -80,6 +80,5 @@ def _look_up(name: str) -> Callable[..., Any]:
             found: Callable[..., Any] = resolve_name(name)
         except (ImportError, AttributeError) as error:
             raise InvalidInput("model", name, f"{allowed} ({error})") from error
-    if not callable(found):
-        raise InvalidInput("model", name, allowed)
+    require(callable(found), "model", name, allowed)
     return found

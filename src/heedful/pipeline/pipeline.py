@@ -222,8 +222,7 @@ class Pipeline:
         """
         if id:
             _check_name("id of a run", id)
-        if not self.stages:
-            raise errors.InvalidInput("stages", (), "at least one, added by @pipeline.stage")
+        errors.require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
         for check in (check for stage in self.stages for check in stage.checks):
             if isinstance(check, TableCheck):
                 check.check_packages()

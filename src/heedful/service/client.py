@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import errors
-from heedful.errors import InvalidInput, Refused
+from heedful.errors import InvalidInput, Refused, require
 from heedful.lessons import lesson as records
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
@@ -71,10 +71,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         except ImportError as error:
             raise errors.PackageMissing("heedful.Client", "httpx", "client") from error
         _check_address(url, key, insecure)
-        if not timeout > 0:
-            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
-        if retries < 0:
-            raise InvalidInput("retries", retries, "an integer of at least 0")
+        require(timeout > 0, "timeout", timeout, "a number of seconds above 0")
+        require(retries >= 0, "retries", retries, "an integer of at least 0")
         self.url: str = url.rstrip("/")
         self.project: str = project
         self._retries, self._lost = retries, httpx.TransportError

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
+from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded, require
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
@@ -553,8 +553,7 @@ def settle(
 
     A released example gets this `trust`. Raises NotFound, NotQuarantined, InvalidInput.
     """
-    if not ids:
-        raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
+    require(ids, "ids", list(ids), "at least one id of the quarantine")
     known = {one.id: one for one in quarantined(db, scope, sorted(set(ids)))}
     now, released = time.time(), action == "release"
     for id in sorted(set(ids)):

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
+from heedful.errors import require
 from heedful.loop.record import check_integer
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
@@ -90,8 +90,7 @@ class Episode:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if self.outcome not in ENDED:
-            raise InvalidInput("outcome", self.outcome, f"one of {', '.join(ENDED)}")
+        require(self.outcome in ENDED, "outcome", self.outcome, f"one of {', '.join(ENDED)}")
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.traces import messages
 from heedful.traces.episode import SAID, Event, Origin, json_data
@@ -138,8 +138,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 def _span(given: Mapping[str, Any], scope: Any) -> Span:
     status = given.get("status") or {}
-    if not isinstance(status, Mapping):
-        raise InvalidInput("status", status, "an object with a code")
+    require(isinstance(status, Mapping), "status", status, "an object with a code")
     code = status.get("code")
     pairs = objects(given.get("events"), "events")
     span = Span(

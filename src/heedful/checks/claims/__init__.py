@@ -12,7 +12,8 @@ from typing import Any, Literal
 from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context
-from heedful.checks.text import TextCheck, require, shorten
+from heedful.checks.text import TextCheck, shorten
+from heedful.errors import require
 from heedful.loop.record import Finding, Level
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]

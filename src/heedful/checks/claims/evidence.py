@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 from heedful.checks import tables
 from heedful.checks.claims import words
 from heedful.checks.claims.words import Date, Token, likeness, split_name, stem, tokenize
-from heedful.checks.text import require
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, require
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]

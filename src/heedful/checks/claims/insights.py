@@ -13,7 +13,8 @@ from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context
-from heedful.checks.text import TextCheck, require, shorten
+from heedful.checks.text import TextCheck, shorten
+from heedful.errors import require
 from heedful.loop.record import Finding, Level, check_integer
 
 INSIGHTS = "insight_hallucination"

@@ -21,7 +21,14 @@ from fastapi import APIRouter, Path, Query, Response
 from heedful.checks import loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
-from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
+from heedful.errors import (
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+    UnknownName,
+    UsageError,
+    require,
+)
 from heedful.lessons.lesson import release_command
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
@@ -200,8 +207,7 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
         raise InvalidInput("checks", f"{length} characters", f"at most {LONGEST_TEXT} as JSON")
     critics = (spec for spec in specs if spec["name"] in CRITICS)
     asked = sum(max(1, len(schemas.inside(spec.get("members")))) for spec in critics)
-    if asked > ASKED:
-        raise InvalidInput("critics of a report", asked, f"at most {ASKED}")
+    require(asked <= ASKED, "critics of a report", asked, f"at most {ASKED}")
     return [await _check(spec, setup) for spec in specs]
 
 
