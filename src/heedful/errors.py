@@ -8,8 +8,7 @@ accepted. Every message says what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -39,12 +38,6 @@ class InvalidInput(UsageError, ValueError):
         self.value: object = value
         self.allowed: str = allowed
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
-
-
-def require(fine: object, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
-    if not fine:
-        raise InvalidInput(field, value, allowed)
 
 
 class UnknownName(UsageError):
@@ -202,23 +195,6 @@ class NotPassed(HeedfulError):
             f"not passed after {len(result.loop.attempts)} attempts ({why}): "
             f"{wrong or 'nothing was evaluated'}; the best candidate is in .result.candidate"
         )
-
-
-@dataclass(slots=True)
-class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
-
-    failed: Callable[[BaseException], HeedfulError]
-    kinds: tuple[type[BaseException], ...] = (Exception,)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
-            raise self.failed(error) from error
 
 
 class UserCodeError(HeedfulError):

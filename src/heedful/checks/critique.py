@@ -15,9 +15,9 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
-from heedful.errors import MalformedAnswer, UnknownName, require
+from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
-from heedful.loop.record import Direction, Evaluation, Finding, Level
+from heedful.loop.record import Direction, Evaluation, Finding, Level, require
 from heedful.models import open_model
 from heedful.models.call import ask_for_json, closed_object, text_schema
 from heedful.models.contract import Model

@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any
 
 from heedful import errors
-from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
-from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
+from heedful.loop.record import NOTHING, Evaluation, Finding, Goal, UserCode
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact

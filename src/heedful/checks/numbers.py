@@ -25,8 +25,7 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Context
 from heedful.checks.tables import RESULTS, TableError, report
 from heedful.checks.text import shorten
-from heedful.errors import require
-from heedful.loop.record import Finding, Level, check_integer, check_number
+from heedful.loop.record import Finding, Level, check_integer, check_number, require
 
 if TYPE_CHECKING:
     from heedful.checks.tables import Floats

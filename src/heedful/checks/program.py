@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import read
-from heedful.errors import InvalidInput, UsageError, require
-from heedful.loop.record import Finding, check_number
+from heedful.errors import InvalidInput, UsageError
+from heedful.loop.record import Finding, check_number, require
 
 _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")

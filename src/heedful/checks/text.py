@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from heedful.checks.evaluate import Context
-from heedful.errors import InvalidInput, require
-from heedful.loop.record import Finding, check_integer
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding, check_integer, require
 from heedful.loop.stop import check_names
 
 LONGEST = 1_000_000

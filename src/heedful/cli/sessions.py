@@ -185,23 +185,14 @@ async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> No
 
 def _answer(report: Report, asked: Collection[str]) -> int:
     ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
-    again = sum(one["sessions"] > 1 for one in ranked)
-    words = f"{counted(report.sessions, 'session')} of {counted(report.files, 'file')}"
-    words += f", {report.known} known before: {counted(len(ranked), 'failure')}, {again} came back"
-    lines: list[object] = [*shorten(SHOWN, ranked, text=3)]
-    said = Counter(report.corrections).most_common(PROBLEMS)
-    lines += [f"your correction: {clean(one, 200)}" for one, _ in said]
-    lines += [words] if report.files else [f"no file there is named {' or '.join(FILES)}"]
-    if report.forgotten:
-        lines.append(f"{counted(report.forgotten, 'unused lesson')} forgotten")
-    for db in report.waiting.keys() - {*asked}:
-        held = counted(len(report.waiting[db]), "text")
-        lines.append(f"{held} in quarantine of {db}; read them, or trust all that is your own:")
-        ways = [("trust", "set", *stated, "--waiting") for stated in OWN.items()]
-        for way in (("quarantine", "list"), *ways):
-            lines.append(f"  heedful {shlex.join((*way, '--db', db))}")
+    ways = [("trust", "set", *stated, "--waiting") for stated in OWN.items()]
+    shown = {"report": report, "ranked": ranked, "names": FILES, "asked": asked, "join": shlex.join}
+    shown |= {"ways": [("quarantine", "list"), *ways]}
+    shown |= {"corrections": Counter(report.corrections).most_common(PROBLEMS)}
+    text = output.page("sessions", **shown)
     waiting = {db: sorted(held) for db, held in report.waiting.items()}
-    answer({**vars(report), "waiting": waiting, "failures": ranked}, *lines)
+    document = {**vars(report), "waiting": waiting, "failures": ranked}
+    answer(document, *shorten(SHOWN, ranked, text=3), text)
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():
         output.say(f"heedful: {problem}")
     return int(bool(report.problems))

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.compat.answers import Record
-from heedful.errors import InvalidInput, require
+from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, Match, Remembered, Trust, check_texts
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.loop.record import LARGEST, check_integer, check_number, check_share
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share, require
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize

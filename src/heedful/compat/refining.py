@@ -12,8 +12,9 @@ from heedful.compat.answers import Record
 from heedful.drive.drive import Result, run
 from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
-from heedful.errors import InvalidInput, require
+from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
+from heedful.loop.record import require
 from heedful.pipeline import validate
 from heedful.store.runs import CheckResult, StageAttempt, Status
 

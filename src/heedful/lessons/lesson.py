@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, require
+from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import LARGEST, check_number, check_share, thousandths
+from heedful.loop.record import LARGEST, check_number, check_share, require, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]

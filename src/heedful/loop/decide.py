@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from heedful.errors import InvalidInput, OverrideRefused, require
+from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override, require
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 

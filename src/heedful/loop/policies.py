@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful.errors import InvalidInput, UnknownName, require
+from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import stop
 from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
-from heedful.loop.record import Goal, Improvement
+from heedful.loop.record import Goal, Improvement, require
 from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_name
 
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the program

@@ -11,14 +11,14 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from operator import add, attrgetter
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, require
+from heedful.errors import HeedfulError, InvalidInput
 from heedful.sanitize import sanitize
 
 # The largest score or threshold: up to here two floats can differ by a thousandth.
@@ -59,6 +59,29 @@ def check_number(field: str, value: object, low: float, high: float) -> None:
 def check_share(field: str, value: object) -> None:
     """Raise InvalidInput unless `value` is a number in 0..1."""
     check_number(field, value, 0, 1)
+
+
+@dataclass(slots=True)
+class UserCode:
+    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
+
+    Errors of heedful pass unchanged.
+    """
+
+    failed: Callable[[BaseException], HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
+            raise self.failed(error) from error
+
+
+def require(fine: object, field: str, value: object, allowed: str) -> None:
+    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
+    if not fine:
+        raise InvalidInput(field, value, allowed)
 
 
 def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:

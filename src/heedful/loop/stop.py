@@ -16,9 +16,17 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar, Literal
 
-from heedful.errors import InvalidInput, require
+from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, check_integer, check_number
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Loop,
+    check_integer,
+    check_number,
+    require,
+)
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the policy.

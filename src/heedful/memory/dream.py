@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful.errors import NotFound, require
+from heedful.errors import NotFound
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor
 from heedful.lessons.ranking import rank
 from heedful.loop.codec import from_document
-from heedful.loop.record import check_integer
+from heedful.loop.record import check_integer, require
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, NotFound, require
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import proof, ranking
 from heedful.lessons.action import ActionHistory, action
@@ -27,7 +27,7 @@ from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
-from heedful.loop.record import LARGEST, check_integer, check_number, check_share
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share, require
 from heedful.memory.transfer import Transfers
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message

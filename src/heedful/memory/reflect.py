@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, ModelError, StoreError, require
+from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Lesson, Proposal
@@ -33,7 +33,7 @@ from heedful.lessons.lesson import (
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Loop, Usage, check_share, clean
+from heedful.loop.record import NOTHING, Loop, Usage, check_share, clean, require
 from heedful.memory import draft as drafts
 from heedful.memory.draft import PROMPTS, RULES, Claim, Draft, Score, Study
 from heedful.memory.memory import Memory, log_failure, write_lessons

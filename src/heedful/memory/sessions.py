@@ -12,7 +12,6 @@ from itertools import accumulate, chain, groupby, pairwise
 from operator import or_
 from typing import Any
 
-from heedful.errors import require
 from heedful.lessons.action import MENDED, QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
@@ -24,6 +23,7 @@ from heedful.lessons.trust import (
     programs,
     source_trust,
 )
+from heedful.loop.record import require
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout, require
-from heedful.loop.record import NOTHING, Usage, check_integer, check_number
+from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.loop.record import NOTHING, Usage, check_integer, check_number, require
 from heedful.models.contract import Answer, Message, Model, Options
 
 T = TypeVar("T")

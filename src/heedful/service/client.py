@@ -20,14 +20,14 @@ from urllib.parse import quote, urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import errors
-from heedful.errors import InvalidInput, Refused, require
+from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
-from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
+from heedful.loop.record import NOTHING, Evaluation, Goal, Usage, require
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import TABLE

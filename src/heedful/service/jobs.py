@@ -260,12 +260,7 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
     return min(LONGEST_WAIT, 2.0**tries)
 
 
-async def do(
-    job: Job,
-    tools: Tools,
-    tries: int,
-    listener: JobListener = no_listener,
-) -> None:
+async def do(job: Job, tools: Tools, tries: int, listener: JobListener = no_listener) -> None:
     """Run a job for the time `tries`, from 1, and report its progress to `listener`.
 
     Raises the errors of the task.

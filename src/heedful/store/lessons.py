@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded, require
+from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
@@ -23,6 +23,7 @@ from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import HELD, KEY, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
+from heedful.loop.record import require
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
 from heedful.traces.signals import error_line

@@ -14,8 +14,7 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, Literal
 
-from heedful.errors import require
-from heedful.loop.record import check_integer
+from heedful.loop.record import check_integer, require
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 

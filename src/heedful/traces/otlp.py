@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, require
-from heedful.loop.record import LARGEST_INTEGER
+from heedful.errors import InvalidInput
+from heedful.loop.record import LARGEST_INTEGER, require
 from heedful.traces import messages
 from heedful.traces.episode import SAID, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of

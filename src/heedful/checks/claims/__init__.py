@@ -13,8 +13,7 @@ from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, shorten
-from heedful.errors import require
-from heedful.loop.record import Finding, Level
+from heedful.loop.record import Finding, Level, require
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 

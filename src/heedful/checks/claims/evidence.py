@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from heedful.checks import tables
 from heedful.checks.claims import words
 from heedful.checks.claims.words import Date, Token, likeness, split_name, stem, tokenize
-from heedful.errors import InvalidInput, require
+from heedful.errors import InvalidInput
+from heedful.loop.record import require
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]

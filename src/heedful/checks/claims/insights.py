@@ -14,8 +14,7 @@ from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, shorten
-from heedful.errors import require
-from heedful.loop.record import Finding, Level, check_integer
+from heedful.loop.record import Finding, Level, check_integer, require
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"

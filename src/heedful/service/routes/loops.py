@@ -21,18 +21,11 @@ from fastapi import APIRouter, Path, Query, Response
 from heedful.checks import loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
-from heedful.errors import (
-    InvalidInput,
-    ModelUnavailable,
-    NotFound,
-    UnknownName,
-    UsageError,
-    require,
-)
+from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import release_command
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
-from heedful.loop.record import Finding, Loop
+from heedful.loop.record import Finding, Loop, require
 from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
