@@ -20,8 +20,16 @@ from heedful.drive.generate import Writer
 from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
-from heedful.lessons.lesson import QUIET, TURN, Example, Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, Briefing, Choice
+from heedful.lessons.lesson import QUIET, TURN, Cause, Example, Exposure, Outcome, Scope
+from heedful.lessons.ranking import (
+    FIRST,
+    GUESS,
+    PROMPT_WORDS,
+    RULES,
+    Briefing,
+    Choice,
+    choose_for_loop,
+)
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -32,6 +40,7 @@ from heedful.store import exposures, loops
 from heedful.store.search import WORKED
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
+from tests.lessons.support import found
 from tests.store.support import in_memory
 
 FIX = "answer with one of P0 to P3"
@@ -148,6 +157,41 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     for each in (TASKS[0], task):
         await run(each, generate=triage, tell=tell if each is task else "both", **options)
     assert (FIX in said[2], f"not accepted: {output}" in said[2]) == (True, worked)
+
+
+@pytest.mark.parametrize(
+    ("mended", "examples", "told", "worked"),
+    [
+        (1, 3, [9, 1, 2, 3], False),  # first answers that were accepted count as verified
+        (1, 2, [9, 1, 2], True),
+        (0, 2, [1, 2], False),  # the rule is a guess
+        (0, 0, [9], True),
+        (None, 3, [3], False),  # nothing failed
+    ],
+)
+def test_beside_accepted_answers_a_rule_is_told_if_a_loop_mended_it(mended, examples, told, worked):
+    first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.9}
+    known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
+    if mended is not None:
+        cause = Cause("K", "r", fix=1, loops=2, mended=mended)
+        rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
+        known.append(found(9, "tell it", "", worked=Example("tell it", "7 kg", "7"), **rule))
+    chosen, missed = choose_for_loop("weigh it", known, 0.0)
+    assert sorted(one.id for one in chosen) == sorted(told)
+    assert any(one.worked for one in chosen) is worked
+    reasons = {one.id: why for one, why in missed}
+    assert (9 in told) or mended is None or reasons[9] == GUESS
+
+
+async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
+    model = ScriptedModel("bad", "P1", "P1")
+    options: dict[str, Any] = {"checks": [severity], "memory": Memory(store), "memory_key": "K"}
+    for task in TASKS[:2]:
+        await run(task, generate=model, store=store, **options)
+    asked, answered, last = model.prompts[2]
+    assert (asked.content, answered.content) == (TASKS[0], "P1")
+    assert FIX in last.content
+    assert "accepted: P1" not in last.content
 
 
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,7 @@ BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
+GUESS = "no loop has mended it; accepted answers to similar tasks are told instead"
 _WORD = re.compile(r"\w+")
 
 
@@ -247,6 +248,9 @@ def choose_for_loop(
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
+    if any(match.example.accepted and _nearness(match) for match in usable):
+        missed += [(rule, GUESS) for rule in rules if not rule.proven]
+        rules = [rule for rule in rules if rule.proven]
     advice = any(not match.example.accepted for match in (*rules, *usable))
     # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
     failing = any(match.cause for match in found)
