@@ -68,6 +68,11 @@ class Text:
     parents: set[int]
 
 
+def said_by(row: dict[str, Any]) -> set[str]:
+    """The words of an example, of its lesson and of its answer."""
+    return {row["lesson"], row["text"], row["digest"]} - {""}
+
+
 @dataclass
 class World:
     """A store with two scopes, what is done to it at random, and a model of what that allows."""
@@ -77,6 +82,7 @@ class World:
     texts: dict[int, Text] = field(default_factory=dict)
     said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
     begun: list[tuple[Memory, str, str, Briefing]] = field(default_factory=list)
+    refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     derivations: int = 0
     loops: int = 0
 
@@ -198,6 +204,8 @@ class World:
                 continue
             saying = sayings[row["reflection"]]
             text = Text(memory.scope.project, saying.trust, {saying.source}, set(saying.parents))
+            if row["trust"] == "external" and self.refused[text.project] & said_by(row):
+                text.trust = "external"  # somebody rejected these words, whoever says them now
             if id in before:
                 assert saying.trust in RAISING
                 assert before[id]["trust"] not in RAISING
@@ -235,9 +243,11 @@ class World:
         assert after.keys() == before.keys()
         rulings = await self.store.read(memory.scope, exposures.rulings, len(ids))
         assert {one["record"]["example"] for one in rulings} == set(ids)
-        if action == "release":
-            for id in ids:
+        for id in ids:
+            if action == "release":
                 self.texts[id].trust = "operator"
+            else:
+                self.refused[memory.scope.project] |= said_by(before[id])
         self.check(after)
 
     async def revoke(self, memory: Memory) -> None:

@@ -357,7 +357,7 @@ ENDED = """(loop, number) = (select n, max(number) from loop join attempt on loo
 STOPPED = """(loop, seq) = (select loop, seq from decision
     where json_extract(record, '$.stopped_by[0].rule') = '{}' limit 1)"""
 MORE = """insert into attempt select loop, number + 1, json_set(record, '$.number', number + 1),
-    text, value, created + 0.001 from attempt where """
+    text, value, via, created + 0.001 from attempt where """
 DECIDED = """insert into decision select loop, (select max(seq) + 1 from decision d
     where d.loop = a.loop), number, (select record from decision d where d.loop = a.loop
     order by seq desc), created from attempt a where """

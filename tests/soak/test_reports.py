@@ -279,8 +279,8 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp
         fleet.remove()
     assert sum(fleet.kills) == KILLS
     loops, _ = await store.read(SCOPE, loop_store.newest, SERVED + 1)
-    await store.close()
     for one in loops:
-        crowd.acknowledged.check(one)
+        crowd.acknowledged.check(await store.read(SCOPE, loop_store.read, one.id))
+    await store.close()
     assert len(loops) == SERVED
     assert all(isinstance(one.verdicts[-1], Done) for one in loops), "a loop is not decided"

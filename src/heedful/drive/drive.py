@@ -27,7 +27,6 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import require
 from heedful.memory.memory import Memory
 from heedful.models.call import WARMER
 from heedful.models.contract import Model
@@ -176,7 +175,7 @@ class Run(Generic[C]):
             *(self.id, self.checks, self.goals, self.policy, self.timeout),
             *(self.evaluate, self.memory_key),
         )
-        require(self.tell in FORMS, "tell", self.tell, f"one of {', '.join(FORMS)}")
+        record.require(self.tell in FORMS, "tell", self.tell, f"one of {', '.join(FORMS)}")
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         if self.memory_key is None:

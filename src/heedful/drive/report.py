@@ -17,7 +17,6 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation
-from heedful.loop.record import require
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
@@ -57,10 +56,10 @@ class AttemptReport:
             output = answer.text
             spent = answer.usage if spent == record.NOTHING else spent
         spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
-        require(spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK")
+        record.require(spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK")
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
-        require(isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks")
+        record.require(isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks")
         if output is None and self.evaluation is None and not (self.digest or self.checks):
             raise errors.UsageError("the report is empty: give output, digest or evaluation")
         object.__setattr__(self, "output", output)
@@ -253,7 +252,7 @@ async def open_loop(
     known = memory if memory is None else Memory.of(memory, scope)
     held = known.store if known else store if isinstance(store, Store) else open_store(store)
     scope = known.scope if known else scope or Scope()
-    require(isinstance(scope, Scope), "scope", scope, "a Scope")
+    record.require(isinstance(scope, Scope), "scope", scope, "a Scope")
     head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
     opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
     opened.memory, opened.checks = known, checks

@@ -294,11 +294,6 @@ class Match:
     worked: Example | None = None
 
     @property
-    def proven(self) -> bool:
-        """True if a loop that broke the rule, or made the mistake, then passed."""
-        return self.verified or (self.cause is not None and self.cause.mended > 0)
-
-    @property
     def relevance(self) -> float:
         """How well the match fits the query, 0..1.
 

@@ -249,8 +249,9 @@ def choose_for_loop(
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     if any(match.example.accepted and _nearness(match) for match in usable):
-        missed += [(rule, GUESS) for rule in rules if not rule.proven]
-        rules = [rule for rule in rules if rule.proven]
+        proven = [rule for rule in rules if rule.verified or (rule.cause and rule.cause.mended)]
+        missed += [(rule, GUESS) for rule in rules if rule not in proven]
+        rules = proven
     advice = any(not match.example.accepted for match in (*rules, *usable))
     # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
     failing = any(match.cause for match in found)

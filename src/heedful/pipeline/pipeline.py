@@ -21,7 +21,6 @@ from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, stop
-from heedful.loop.record import require
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.report import SIGNS, write, write_attempt
@@ -223,7 +222,7 @@ class Pipeline:
         """
         if id:
             _check_name("id of a run", id)
-        require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
+        record.require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
         for check in (check for stage in self.stages for check in stage.checks):
             if isinstance(check, TableCheck):
                 check.check_packages()
