@@ -185,14 +185,12 @@ async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> No
 
 def _answer(report: Report, asked: Collection[str]) -> int:
     ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
-    ways = [("trust", "set", *stated, "--waiting") for stated in OWN.items()]
+    ways = [("quarantine", "list"), *(("trust", "set", *one, "--waiting") for one in OWN.items())]
     shown = {"report": report, "ranked": ranked, "names": FILES, "asked": asked, "join": shlex.join}
-    shown |= {"ways": [("quarantine", "list"), *ways]}
-    shown |= {"corrections": Counter(report.corrections).most_common(PROBLEMS)}
-    text = output.page("sessions", **shown)
+    shown |= {"ways": ways, "corrections": Counter(report.corrections).most_common(PROBLEMS)}
     waiting = {db: sorted(held) for db, held in report.waiting.items()}
     document = {**vars(report), "waiting": waiting, "failures": ranked}
-    answer(document, *shorten(SHOWN, ranked, text=3), text)
+    answer(document, *shorten(SHOWN, ranked, text=3), output.page("sessions", **shown))
     for problem in report.problems[:PROBLEMS] if not output.call().json else ():
         output.say(f"heedful: {problem}")
     return int(bool(report.problems))
