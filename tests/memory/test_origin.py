@@ -151,8 +151,8 @@ WAYS_IN: dict[str, Any] = {
 async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     """What each way out says, by its name."""
     place, found = (memory.scope.tenant, memory.scope.project), []
-    for asked, only in product((TASK, PAGE), ({}, {"importance": 0.1})):
-        found += await memory.recall(asked, 99, **only)
+    for asked, least in product((TASK, PAGE), (0.0, 0.1)):
+        found += await memory.recall(asked, 99, importance=least)
     rows = await compat.query_reflections(*place, PAGE, 99, 0.0, store=memory)
     keyed = [await memory.brief(TASK, f"loop {n}", memory_key="deploy") for n in range(2)]
     if memory.scope.project == "rules":  # one way in is enough

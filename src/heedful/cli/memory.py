@@ -120,11 +120,11 @@ def revoke(
         return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
 
     counts = ask(removed)
-    sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
+    sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items() if n)
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
     return answer(
         {"source": source, "by": by, "why": why, "revoked": yes, **counts},
-        f"{'removed' if yes else 'would remove'}: {sums}",
+        f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}",
         following("quarantine", *(["log"] if yes else words)),
     )
 
