@@ -23,7 +23,6 @@ from heedful.drive.report import open_loop
 from heedful.lessons.lesson import QUIET, TURN, Cause, Example, Exposure, Outcome, Scope
 from heedful.lessons.ranking import (
     FIRST,
-    GUESS,
     PROMPT_WORDS,
     RULES,
     Briefing,
@@ -164,23 +163,23 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     [
         (1, 3, [9, 1, 2, 3], False),  # first answers that were accepted count as verified
         (1, 2, [9, 1, 2], True),
-        (0, 2, [1, 2], False),  # the rule is a guess
+        (0, 2, [9, 1, 2], True),
         (0, 0, [9], True),
         (None, 3, [3], False),  # nothing failed
     ],
 )
-def test_beside_accepted_answers_a_rule_is_told_if_a_loop_mended_it(mended, examples, told, worked):
+def test_where_loops_fail_first_answers_that_were_accepted_count_as_verified(
+    mended, examples, told, worked
+):
     first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.9}
     known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
     if mended is not None:
         cause = Cause("K", "r", fix=1, loops=2, mended=mended)
         rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
         known.append(found(9, "tell it", "", worked=Example("tell it", "7 kg", "7"), **rule))
-    chosen, missed = choose_for_loop("weigh it", known, 0.0)
+    chosen, _ = choose_for_loop("weigh it", known, 0.0)
     assert sorted(one.id for one in chosen) == sorted(told)
     assert any(one.worked for one in chosen) is worked
-    reasons = {one.id: why for one, why in missed}
-    assert (9 in told) or mended is None or reasons[9] == GUESS
 
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
@@ -326,9 +325,9 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     loop = Breaking(store)
     told = [bool(await loop("K", "a", fix=fix)) for _ in range(12)]
     assert [n for n, one in enumerate(told) if one] == turns
-    for _ in range(7):
+    for _ in range(9):
         await loop("K", "a")
-    assert await loop("K") == ["a"]  # 19 loops broke it, 7 mended it: 5 more than twice as many
+    assert await loop("K") == ["a"]  # 21 loops broke it, 9 mended it: 3 more than twice as many
 
 
 @pytest.mark.both

@@ -67,7 +67,6 @@ BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
-GUESS = "no loop has mended it; accepted answers to similar tasks are told instead"
 _WORD = re.compile(r"\w+")
 
 
@@ -244,14 +243,10 @@ def choose_for_loop(
         else:
             rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
-    alike += [replace(match, cause=None) for match in rules[RULES:]]
+    alike += [replace(match, cause=None) for match in rules[RULES:] if match.verified]
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
-    if any(match.example.accepted and _nearness(match) for match in usable):
-        proven = [rule for rule in rules if rule.verified or (rule.cause and rule.cause.mended)]
-        missed += [(rule, GUESS) for rule in rules if rule not in proven]
-        rules = proven
     advice = any(not match.example.accepted for match in (*rules, *usable))
     # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
     failing = any(match.cause for match in found)
