@@ -102,7 +102,7 @@ _PRIVATE_KEY = (
 )
 # A password ends at the last "@" before the path. It may contain "/", but not after a port.
 _IN_URL = (
-    r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:@'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
+    r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
     r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
 )
 # After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
@@ -385,7 +385,7 @@ def redact_data(value: Any, key: str = "") -> Any:
 
 
 _PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
-_VALUES = ("value", "Value", "stringValue", "string_value", "default")
+_VALUES = ("value", "Value", "stringValue", "string_value", "default", "arrayValue", "values")
 _VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
 
 

@@ -19,7 +19,7 @@ TOKEN = re.compile(
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
     # Tags that imitate a message of the system, and images, which a page loads from anywhere.
     r"|</?(?:system|assistant|developer|instructions?|function_(?:calls|results))(?:[-_:]\w{1,40})?"
-    r"(?:\s[^<>]{0,200})?>|!(?=\[[^\]\n]{0,200}\]\s?[(\[])|<(?=img[\s/])"
+    r"(?:\s[^<>]{0,200})?>|!(?=\[[^\]\n]{0,200}\]\s?[(\[])|<(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]"
     r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
     re.IGNORECASE,

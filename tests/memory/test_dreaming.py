@@ -77,6 +77,16 @@ async def test_seen_answers_with_what_took_its_place(memory):
     assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
 
 
+async def test_a_lesson_that_was_pruned_and_learnt_again_is_merged_again(memory):
+    await told(memory, TEXT, SAME, OTHER)
+    assert (await consolidate(memory)).done
+    await memory.prune(by="ada", keep=2)
+    assert SAME not in await states(memory)
+    await told(memory, SAME)
+    (merge,) = (await consolidate(memory)).done
+    assert merge.outcome == "done"
+
+
 async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     await told(memory, TEXT, SAME)
     one = await consolidate(memory)

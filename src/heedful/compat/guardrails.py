@@ -231,8 +231,8 @@ class GuardedLoops:
     call. The limits of a call also apply to loops that are already open.
     The `judge` gives scores that callers do not report; without it, such completions are refused.
     With a `memory` of the same store and scope, lessons of finished loops are stored.
-    `overriding(loop_id, rule)` is called before an override is written. If `vouched` is false,
-    reported scores and tags do not count as measured, and lessons based on them are quarantined.
+    `overriding(loop_id, rule)` is called before an override is written. If `vouched(loop_id)` is
+    false, reported scores do not count as measured, and lessons based on them are quarantined.
     The reason of an override also notes the name that the caller `named`.
     """
 
@@ -242,7 +242,7 @@ class GuardedLoops:
     judge: Model | None = None
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
-    vouched: bool = True
+    vouched: Callable[[str], bool] = lambda loop: True
     named: str = ""
 
     @classmethod
@@ -305,7 +305,7 @@ class GuardedLoops:
                 checks=checks,
                 labels=personas,
                 reported_as=name,
-                vouched=self.vouched or completion.evaluation is None,
+                vouched=self.vouched(id) or completion.evaluation is None,
             )
             with suppress(AttemptTaken):  # stored by another completion, or with other scores
                 await report.report(*place, number, made, self.memory)

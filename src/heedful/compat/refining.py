@@ -14,7 +14,6 @@ from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
-from heedful.loop.record import require
 from heedful.pipeline import validate
 from heedful.store.runs import CheckResult, StageAttempt, Status
 
@@ -40,10 +39,10 @@ async def run_iteration(
     revision is (-1..1). Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
     policy = policies.policy(policy)
-    require(candidate is not None, "candidate", candidate, "the output to judge, such as a text")
+    record.require(candidate is not None, "candidate", candidate, "the output to judge")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
-    require(callable(revise), "revise", revise, "a function of prompt, candidate and findings")
+    record.require(callable(revise), "revise", revise, "a function (prompt, candidate, findings)")
     result = await run(
         prompt,
         generate=lambda task, hint: candidate,

@@ -141,4 +141,4 @@ class Setup(Resources):
                 checks.append(pin)
             else:
                 raise UnknownName("pinned check", pin, sorted(self.checks))
-        return Pinned(tuple(checks), tuple(goals) or self.policy.goals, frozenset(keys))
+        return Pinned(tuple(checks), tuple(goals), frozenset(keys))

@@ -156,11 +156,10 @@ def upsert(
             if drops and most < ALL and len(held_of(db, scope, source)) >= most:
                 continue
             answers.append(_upsert(db, key, stamped, now))
-            if stamped.cause is not None:
+            if stamped.cause is not None and stamped.state != "quarantined":
                 broken = {**asdict(stamped.cause), "checks": json.dumps(stamped.cause.checks)}
                 broken |= {"kind": stamped.kind, "signature": stamped.signature.digest}
-                broken |= {"counts": int(stamped.state != "quarantined"), "now": now}
-                db.run("upsert_cause", {**key, **broken, "loop": stamped.loop})
+                db.run("upsert_cause", {**key, **broken, "loop": stamped.loop, "now": now})
             if most < ALL and (held := len(held_of(db, scope, source))) > most:
                 raise QuotaExceeded(source, held, most)
     return answers
@@ -209,8 +208,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         key = {"id": row["author"]}  # a dream may have moved it to another lesson
         if "digest" in values:
             key = {"reflection": id, "digest": values["digest"]}
-        (one,) = db.select("id, state, trust", "example", key)
-        stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
+        for one in db.select("id, state, trust", "example", key):  # none, if it was evicted
+            stored = one["state"], one["trust"], one["id"] if one["state"] == "quarantined" else 0
     for became in db.run("became", values).fetchall() if row["state"] == "superseded" else ():
         move_examples(db, id, became["id"])
     return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
@@ -570,7 +569,7 @@ def settle(
             raise NotQuarantined(id, one.state, ruled)
         record = {"example": id, "source": one.source, "trust": one.trust}
         rule(db, scope, action, subject, by, why, now, record)
-        values["reflection"] = row["reflection"]
+        values |= {"reflection": row["reflection"], "now": now}
         words = _said(one.kind, one.lesson, one.example, released)
         if released:
             db.run("allow_words", {**values, "words": words})
@@ -643,7 +642,9 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
         db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
-        loops += db.delete("loop", {"n": n, "via": values["source"]})
+        if db.delete("loop", {"n": n, "via": values["source"]}):
+            loops += 1
+            db.delete("note", {**scope, "loop": id})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
     for row in db.run("traces_of", values).fetchall():

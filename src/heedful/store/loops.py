@@ -26,7 +26,7 @@ from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
-from heedful.redact import redact_data
+from heedful.redact import redact, redact_data
 from heedful.store import exposures, lessons
 from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
 from heedful.store.store import ALL, MEMORY, SKIP, Db, Row, holds, key_of, storable
@@ -346,7 +346,7 @@ def _columns(head: Head) -> dict[str, str]:
     return {
         **{part: dump(getattr(head, part)) for part in HEAD},
         "kind": head.kind,
-        "memory_key": head.memory_key,
+        "memory_key": redact(head.memory_key),
         "run": storable(stage.run) if stage else "",
         "stage": storable(stage.name) if stage else "",
         "settings": dump(stage and {name: getattr(stage, name) for name in SETTINGS}),

@@ -25,7 +25,7 @@ from heedful.lessons.trust import HELD
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import move_examples, plain, rule
+from heedful.store.lessons import move_examples, name_of, plain, rule
 from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
@@ -323,9 +323,11 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         what = f"dream {later['dream']} later superseded its lesson {later['child']}"
         do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
+    linked = {row["parent"] for row in db.select("parent", "link", {**key_of(scope), "dream": id})}
     back: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
     for one in known[0]["proposals"]:
-        if one["action"] == "reword" and one["outcome"] == "done":
+        named = db.select("kind, signature", "reflection", {"id": one["survivor"]})
+        if one["action"] == "reword" and linked.intersection(map(name_of, named)):
             db.update("reflection", {"id": one["survivor"]}, {"state": "superseded"})
     db.update("dream", {"id": id}, {"undone": time.time()})
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())

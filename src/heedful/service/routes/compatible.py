@@ -195,13 +195,12 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    loops = _loops(caller, getattr(body, "loop_id", ""), body.override_by or "")
+    loops = _loops(caller, body.override_by or "")
     return {**body.model_dump(exclude=WHO), "override_by": caller.by, "store": loops}
 
 
-def _loops(caller: Caller, loop: str = "", named: str = "") -> guardrails.GuardedLoops:
-    setup = caller.setup
-    pinned = setup.pinned(caller.scope, loop)
+def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
+    setup, may = caller.setup, "approve" in caller.key.may
     return guardrails.GuardedLoops(
         setup.store,
         caller.scope,
@@ -209,7 +208,7 @@ def _loops(caller: Caller, loop: str = "", named: str = "") -> guardrails.Guarde
         setup.judge,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule, named=named),
-        vouched="approve" in caller.key.may or caller.key.id in pinned.keys,
+        vouched=lambda loop: may or caller.key.id in setup.pinned(caller.scope, loop).keys,
         named=named,
     )
 

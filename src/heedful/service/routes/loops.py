@@ -63,7 +63,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     given = body.output, body.digest, body.evaluation, checks, body.usage
     measured = bool(always) and body.evaluation is None and not own
     options: Any = {"vouched": operator or caller.key.id in pinned.keys or measured}
-    options["goals"] = None if operator else pinned.goals
+    options["goals"] = None if operator else pinned.goals or caller.setup.policy.goals
     report = reports.AttemptReport(*given, request=specs, **options)
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
@@ -84,8 +84,8 @@ async def waiting(caller: Caller, loop: Loop) -> str:
 async def begin(id: NewId, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
     options = body.model_dump(exclude={"tenant", "task", "policy"})
-    options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals
     rules = caller.setup.policy if body.policy is None else policy(body.policy)
+    options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals or rules.goals
     options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
     opened = await reports.open_loop(id, body.task, **options)
     response.status_code = 201 if opened.created else 200

@@ -46,15 +46,14 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
 returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
--- A loop counts once, and not at all if its lesson waits. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
+-- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
 values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
 set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end, loop = excluded.loop,
     mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
     checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix), quiet = 0,
-    at = max(cause.at, excluded.at)
-where :counts = 1;
+    at = max(cause.at, excluded.at);
 
 -- name: read_failure
 select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection
@@ -157,7 +156,7 @@ from reflection l where l.id = :reflection;
 
 -- name: best_example
 select id from example where reflection = :reflection
-order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
+order by id in (select example from moved), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
 -- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
@@ -177,6 +176,7 @@ update reflection
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
     meta = case when author = :example then meta else '{}' end,
+    judged_from = case when text = (select lesson from example where id = :example) then judged_from else max(:now, last_shown) end,
     (text, trust, state, author, source) = (
   select lesson, trust, case when :kept <> '' then :kept else e.state end, id,
          coalesce((select min(source) from origin where example = e.id), '')

@@ -445,6 +445,9 @@ create index key_newest on key (tenant, at desc, id desc);
 create trigger reflection_added after insert on reflection begin
   insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
   on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
+  -- It was superseded and deleted before: that is over.
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
 end;
 create trigger reflection_gone after delete on reflection begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
