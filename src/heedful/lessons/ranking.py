@@ -182,12 +182,11 @@ def choose(
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
-    With `firsts`, first answers that were accepted count as verified.
-
-    The first `RULES` of the `rules` come before them and are not counted among them. Other matches
-    that are not near enough, or are quarantined, are left out. Lessons without an accepted output
-    are included only with `advice`; then the result of `as_text` with this `seed` must fit into the
-    budget. A match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    With `firsts`, first answers that were accepted count as verified. The first `RULES` of the
+    `rules` come before them and are not counted among them. Other matches that are not near enough,
+    or are quarantined, are left out. Lessons without an accepted output are included only with
+    `advice`; then the result of `as_text` with this `seed` must fit into the budget. A match that
+    would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]

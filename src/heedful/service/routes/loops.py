@@ -207,9 +207,8 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
 async def _check(spec: Spec, setup: Setup) -> Check:
     name = spec["name"]
     if name in setup.checks:
-        if given := {key: value for key, value in spec.items() if key != "name"}:
-            allowed = "left out: the operator has set them"
-            raise InvalidInput(f"arguments of check {name!r}", given, allowed)
+        given = {key: value for key, value in spec.items() if key != "name"}
+        require(not given, f"arguments of check {name!r}", given, "left out: the operator set them")
         return setup.checks[name]
     if name in CRITICS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
@@ -241,14 +240,17 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        found = await asyncio.to_thread(self._check, candidate, context)
-        if not iscoroutine(found):
-            return found
+        made = asyncio.ensure_future(asyncio.to_thread(self._check, candidate, context))
         try:
+            found = await asyncio.shield(made)
+            if not iscoroutine(found):
+                return found
             async with self._turns:
                 return await found
         finally:
-            found.close()
+            made.add_done_callback(
+                lambda one: one.exception() or (iscoroutine(one.result()) and one.result().close())
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._check, name)

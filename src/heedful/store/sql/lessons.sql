@@ -156,7 +156,7 @@ from reflection l where l.id = :reflection;
 
 -- name: best_example
 select id from example where reflection = :reflection
-order by id in (select example from moved), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
+order by exists (select 1 from moved where example = example.id), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
 -- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
