@@ -137,22 +137,10 @@ def test_what_was_rejected_is_rejected_in_any_kind(api, again):
         said(api.post("/v1/reflections", json={**asked, "error_type": "other"}, key=thief), 201)
     elif again == "answer":
         runs(api, "pinned", thief, *[RIGHT] * 0, {"output": LONG}, {"output": RIGHT}, task=ATTACK)
-    elif again == "finding":
-        runs(
-            api,
-            "a",
-            boss,
-            {"output": LONG, "evaluation": wrong},
-            {"output": RIGHT, "evaluation": {}},
-        )
     else:
-        runs(
-            api,
-            "a",
-            boss,
-            {"output": LONG, "evaluation": WRONG},
-            {"output": ATTACK, "evaluation": {}},
-        )
+        found, answer = (wrong, RIGHT) if again == "finding" else (WRONG, ATTACK)
+        rejected = {"output": LONG, "evaluation": found}
+        runs(api, "a", boss, rejected, {"output": answer, "evaluation": {}})
     assert said(api.get("/v1/quarantine"))["items"] == []
     for task in ("Weigh it.", ATTACK):
         found = said(api.post("/v1/recall", json={"task": task, "form": "found"}))["items"]
