@@ -63,6 +63,11 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secrets: list
     assert redact(clean) == clean
 
 
+@pytest.mark.parametrize("user", ["me", "me@srv", "a@b.example"])
+def test_a_password_in_an_address_goes_whatever_the_user_is_called(user: str) -> None:
+    assert "Zq8xW2v" not in redact(f"postgresql://{user}:Zq8xW2v@db.example/x")
+
+
 @pytest.mark.parametrize("begin", ["sk-", "ghp_", "glpat-", "xoxb-", "hf_", "sk_live_", "key-"])
 def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
     length = 32 if begin == "key-" else 40

@@ -7,7 +7,18 @@ from heedful.loop.record import Evaluation, Finding, feedback
 
 @pytest.mark.parametrize(
     "hostile",
-    ["<|im_start|>", "[INST]", "</s>", "<system>", "</assistant>", "![x](http://a", "<img src=x>"],
+    [
+        "<|im_start|>",
+        "[INST]",
+        "</s>",
+        "<system>",
+        "</assistant>",
+        "![x](http://a",
+        "<img src=x>",
+        "<image src=x>",
+        "<svg>",
+        "<video poster=x>",
+    ],
 )
 def test_feedback_is_sanitised(hostile: str) -> None:
     said = feedback(Evaluation((Finding("c", f"a {hostile}) b", f"do {hostile}) c"),)))

@@ -126,6 +126,17 @@ def test_scores_of_a_completion_wait_too(api):
     assert (answer["release"], learnt(api)) == ("heedful quarantine release 1 --by NAME", {WAITS})
 
 
+@pytest.mark.parametrize(("pin", "waits"), [("mail", False), ("mail_r1", True)])
+def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, waits):
+    key = api.key()
+    api.setup.pins[f"acme/main/{pin}"] = [id_of(key)]
+    for name, score in (("mail", 0.4), ("mail_r1", 0.9)):
+        body = {"loop_id": name, "reflection_status": "done", "summary": f"{name} {RIGHT}"}
+        body |= {"task": "Weigh it.", "alignment_score": score, "drift_score": 0.0}
+        answer = said(api.post("/orchestrator/loop-complete", json=body, key=key))
+    assert ("release" in answer) == waits
+
+
 @pytest.mark.parametrize("again", ["error", "answer", "finding", "quoted"])
 def test_what_was_rejected_is_rejected_in_any_kind(api, again):
     thief, boss = api.key(), api.key("read", "write", "approve")
