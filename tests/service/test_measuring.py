@@ -131,8 +131,9 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
     key = api.key()
     api.setup.pins[f"acme/main/{pin}"] = [id_of(key)]
     for name, score in (("mail", 0.4), ("mail_r1", 0.9)):
-        body = {"loop_id": name, "reflection_status": "done", "summary": f"{name} {RIGHT}"}
+        body: dict[str, Any] = {"loop_id": name, "reflection_status": "done"}
         body |= {"task": "Weigh it.", "alignment_score": score, "drift_score": 0.0}
+        body["summary"] = f"{name} {RIGHT}"
         answer = said(api.post("/orchestrator/loop-complete", json=body, key=key))
     assert ("release" in answer) == waits
 
