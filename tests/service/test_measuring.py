@@ -130,6 +130,7 @@ def test_scores_of_a_completion_wait_too(api):
 def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, waits):
     key = api.key()
     api.setup.pins[f"acme/main/{pin}"] = [id_of(key)]
+    answer: dict[str, Any] = {}
     for name, score in (("mail", 0.4), ("mail_r1", 0.9)):
         body: dict[str, Any] = {"loop_id": name, "reflection_status": "done"}
         body |= {"task": "Weigh it.", "alignment_score": score, "drift_score": 0.0}
