@@ -21,8 +21,8 @@ RAISING = frozenset(ORDER[:2])
 HELD = frozenset(ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK = "network"
-_SOURCE = re.compile(r"user|tool|(?:tool|program):\S{1,150}")
-SOURCES = "user, tool, tool:NAME or program:NAME"
+_SOURCE = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
+SOURCES = "user, tool, tool:NAME, program:NAME or key:ID"
 # Tools and programs that bring texts from other computers, and addresses of such texts.
 _FETCHING_TOOL = re.compile(r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE)
 _FETCHING = re.compile(
@@ -182,11 +182,15 @@ def _runs(words: list[str], size: int) -> Iterator[str]:
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     """Return the trust of a source; a tool or program without a statement has that of `tool`.
 
+    What came through a key of a service has no more trust than a tool without a statement.
+
     >>> source_trust("program:pytest", {"tool": "measured"})
     'measured'
     """
     if not _SOURCE.fullmatch(source):
         return "external"
+    if source.startswith(KEY):
+        return stated.get(source, "tool")
     other: Trust = "external" if source == "user" else stated.get("tool", "tool")
     return stated.get(source, other)
 

@@ -110,21 +110,26 @@ class Learned:
 
 
 async def learn_session(
-    episode: Episode, *, memory: Memory | Store | str, digest: str = ""
+    episode: Episode,
+    *,
+    memory: Memory | Store | str,
+    digest: str = "",
+    sources: Set[str] = frozenset(),
 ) -> Learned:
     """Store what a session of an agent teaches, in one transaction; the same session only once.
 
     Each failed action with what put it right is a lesson. A session that was learnt when it was
     shorter counts no sighting again. What depends on an untrusted source waits in quarantine; see
-    `Memory.set_trust`. `digest` identifies the session, by default by all its events. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    `Memory.set_trust`. `digest` identifies the session, by default by all its events. All lessons
+    depend on `sources`, too, such as the key of a service. Raises InvalidInput, QuotaExceeded,
+    StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     kept, digest = Memory.of(memory, None), digest or episode.digest
     if await kept.store.read(kept.scope, episodes.state, digest):
         return Learned(again=True)
     made = await asyncio.to_thread(_Session, episode)
-    lessons = made.lessons(await kept.stated_trust())
+    lessons = made.lessons(await kept.stated_trust(), sources)
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
     work = episodes.record_session
     stored = await write_lessons(kept, lessons, work, digest, head, made.actions)
@@ -153,15 +158,15 @@ class _Session:
         self.corrections = tuple(self._corrections())
         self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
 
-    def lessons(self, stated: Mapping[str, Trust]) -> list[Reflection]:
-        """Return the lessons to be stored; `stated` is the trust of sources."""
+    def lessons(self, stated: Mapping[str, Trust], also: Set[str]) -> list[Reflection]:
+        """Return the lessons; `stated` is the trust of sources, all depend on those in `also`."""
         sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
         known = list(accumulate(sources_at, or_))
         session = self.episode.session or self.episode.id or self.episode.digest[:32]
         made: dict[str, Reflection] = {}
 
         def teach(error: str, text: str, sources: Set[str], own: Trust, weight: float) -> None:
-            mark = signature("", error)
+            mark, sources = signature("", error), sources | also
             trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
             about: Any = {"trust": trust, "state": initial_state(trust), "importance": weight}
             about |= {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}

@@ -1,4 +1,4 @@
-"""Store the episodes of agents, their actions, and the spans of traces that have not ended.
+"""Store the episodes of agents, their actions, and what has not ended: spans and sessions.
 
 An episode or span that arrives again is not stored again. One worker at a time reflects on an
 episode. If reflecting fails, a worker tries again later. When a trace ends, an episode replaces its
@@ -320,3 +320,29 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
             told |= {"lesson": failed["id"], "trust": best["trust"], "lesson_state": best["state"]}
             failures.append(from_row(KnownFailure, failed, **told))
     return ActionHistory(tuple(failures), tuple(sorted(waiting)))
+
+
+# The events of sessions that a scope keeps.
+MOST_EVENTS = 20_000
+
+
+@holds()
+def append_events(db: Db, scope: Scope, session: str, records: Sequence[str]) -> None:
+    """Add events to a session; `records` are JSON. The oldest events of the scope give way."""
+    about = {**key_of(scope), "session": storable(session), "via": db.actor.via, "at": time.time()}
+    for record in records:
+        db.insert("event", {**about, "record": record})
+    db.run("trim_events", {**key_of(scope), "most": MOST_EVENTS})
+
+
+def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
+    """Return the events of a session in order, each with its time and key as `at` and `via`."""
+    key = {**key_of(scope), "session": storable(session)}
+    rows = db.select("record, via, at", "event", key, "order by n")
+    return [{**json.loads(row["record"]), "at": row["at"], "via": row["via"]} for row in rows]
+
+
+@holds()
+def forget_session(db: Db, scope: Scope, session: str) -> None:
+    """Delete the events of a session."""
+    db.delete("event", {**key_of(scope), "session": storable(session)})

@@ -13,9 +13,10 @@ from heedful.errors import NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
 from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
+from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.store import search
 from heedful.store.lessons import evict, rule, upsert, words_digest
-from heedful.store.store import ALL, SKIP, Db, from_row, key_of, token
+from heedful.store.store import ALL, SKIP, Db, from_row, key_of, storable, token
 
 # A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -178,6 +179,44 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     columns, end = "action, subject, by, why, record, at", "order by at desc, id desc limit"
     rows = db.select(columns, "ruling", key_of(scope), f"{end} {limit:d}")
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
+
+
+# Characters of a lesson's signature in the name of an opportunity.
+DIGEST = 16
+
+
+def announce(
+    db: Db, scope: Scope, session: str, lessons: Sequence[int], share: float
+) -> frozenset[int]:
+    """Record that lessons fit this moment of a session; return the ids of those to be shown.
+
+    Each is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`. A lesson is
+    withheld with the probability `share`, in the whole session or not at all. Nothing is withheld
+    from the first sessions of a scope.
+    """
+    shown, seed = set[int](), f"{scope.tenant}\0{scope.project}"
+    share = share if past(db, scope, "").ended >= FIRST else 0.0
+    for id in lessons:
+        for row in db.select("kind, signature", "reflection", {**key_of(scope), "id": id}):
+            name, digest = f"{row['kind']}/{row['signature']}", row["signature"]
+            loop = f"{storable(session)}/{digest[:DIGEST]}"
+            known = shown_to(db, scope, loop)
+            tell = known[0].shown if known else not is_withheld(seed, session, name, share)
+            expose(db, scope, (Exposure(name, loop, tell, digest, share),), None, time.time())
+            shown |= {id} if tell else set()
+    return frozenset(shown)
+
+
+def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
+    """Return the opportunities of a session that have no outcome: name, signature, time."""
+    rows = db.all("opportunities", scope, session=storable(session))
+    return [(row["loop"], row["signature"], row["at"]) for row in rows]
+
+
+def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome]) -> None:
+    """Record how opportunities ended."""
+    for outcome in outcomes:
+        expose(db, scope, (), outcome, time.time())
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

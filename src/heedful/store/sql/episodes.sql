@@ -105,3 +105,8 @@ where tenant = :tenant and project = :project and state not in ('retired', 'supe
   where k.tenant = :tenant and k.project = :project and k.relation = 'strategy' and k.parent in (select name from named)
 )
 order by own, id;
+
+-- name: trim_events
+-- Keep the newest :most events of the scope.
+delete from event where tenant = :tenant and project = :project and n <= (
+  select n from event where tenant = :tenant and project = :project order by n desc limit 1 offset :most);

@@ -438,6 +438,19 @@ create table span (
   unique (tenant, project, trace, id)
 );
 
+-- What happened in the sessions of agents that have not ended; `record` is an event as JSON.
+create table event (
+  n integer primary key,
+  tenant text not null,
+  project text not null,
+  session text not null,
+  record text not null,
+  via text not null default '',
+  at real not null
+);
+create index event_of on event (tenant, project, session, n);
+create index event_n on event (tenant, project, n);
+
 create index loop_newest on loop (tenant, project, n);
 create index key_newest on key (tenant, at desc, id desc);
 
