@@ -83,10 +83,14 @@ def expose(
 
 
 def _ran(db: Db, scope: Scope, loop: str) -> bool:
-    """Return False if a key writes that has reported no attempt: it may have invented the loop."""
-    via = db.actor.via
+    """Return False if a key writes that has reported no attempt: it may have invented the loop.
+
+    The events of a session count as attempts of its opportunities.
+    """
+    via, session = db.actor.via, {**key_of(scope), "session": loop.rpartition("/")[0]}
     loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
-    return not via or any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
+    tried = any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
+    return not via or tried or bool(db.select("1", "event", {**session, "via": via}, "limit 1"))
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:

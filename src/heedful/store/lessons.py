@@ -35,7 +35,7 @@ NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 SENTENCE = 5  # words of an answer that is rejected for every task
 # `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
-CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
+CLEARED = "dream link exposure outcome taught episode span trace event".split()
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
 INTERNAL = ("tenant", "project", "words", "author", "meta")
@@ -651,6 +651,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         db.delete("span", {**scope, "trace": row["id"]})
         db.delete("trace", {**scope, "id": row["id"]})
     ended = {**scope, "via": values["source"]}
+    db.delete("event", ended)
     for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
