@@ -1,0 +1,142 @@
+"""Every framework, by one table: what its users may rely on when heedful is plugged in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Finding, Memory, policy
+from heedful.errors import HeedfulError
+from heedful.integrations import Host
+from heedful.store import exposures, loops
+from heedful.store.sqlite import in_file
+from tests.integrations.doubles import Call, Double, ModelDown, Say
+
+NAMES = ("langchain", "openai_agents", "pydantic_ai")
+DOUBLES = [import_module(f"tests.integrations.double_{name}").DOUBLE for name in NAMES]
+ERROR = 'Error: Cannot find module "pads"'
+TASK = "Give the severity of the ticket: the pump leaks"
+
+
+def severity(candidate: Any, _: Any) -> Sequence[Finding]:
+    fine = str(candidate).strip() in ("P0", "P1", "P2", "P3")
+    what = f"{str(candidate)[:40]!r} is no severity"
+    return [] if fine else [Finding("severity", what, "answer with one of P0 to P3", key="one")]
+
+
+def memory_in(folder: Path, **options: Any) -> Memory:
+    trust = {"tool": "measured", "user": "operator"}
+    return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
+
+
+def judging(memory: Memory | None, **options: Any) -> Host:
+    named = {"checks": [severity], "memory_key": "severity", "strict": True, **options}
+    return Host(memory=memory, **named)
+
+
+@pytest.fixture(params=DOUBLES, ids=NAMES)
+def double(request: pytest.FixtureRequest) -> Double:
+    return request.param
+
+
+async def test_wrong_then_right(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    driven = await double.drive(judging(memory), TASK, [Say("high"), Say("P1")], id="one")
+    assert driven.answer == "P1"
+    assert len(driven.prompts) == 2
+    assert "answer with one of P0 to P3" in driven.prompts[1]
+    stored = await memory.store.read(memory.scope, loops.read, "one")
+    assert [one.number for one in stored.loop.attempts] == [1, 2]
+    assert stored.loop.usage.calls == 2
+
+    again = await double.drive(judging(memory), "Grade: the roof is off", [Say("P0")], id="two")
+    assert "answer with one of P0 to P3" in again.prompts[0]
+
+
+async def test_never_right_stops_by_our_rule_with_the_best(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    host = judging(memory, policy=policy("attempts 3"))
+    turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
+    driven = await double.drive(host, TASK, turns, id="one")
+    assert driven.answer == "bad"
+    assert len(driven.prompts) == 3
+    stored = await memory.store.read(memory.scope, loops.read, "one")
+    assert stored.verdicts[-1].stopped_by[0].rule == "attempts"
+
+
+async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
+    double: Double, tmp_path: Path
+) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    failing = {"npm run build": RuntimeError(ERROR)}
+    first = [Call("npm run build"), Say("gave up")]
+    await double.drive(host, "build it", first, id="one", results=failing)
+    second = await double.drive(host, "build the app", first, id="two", results=failing)
+    assert ERROR in second.prompts[-1]
+    assert "failed with" in second.prompts[-1]
+    assert second.commands == ["npm run build"]
+
+
+async def test_what_the_host_raises_reaches_its_caller(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    with pytest.raises(ModelDown):
+        await double.drive(judging(memory), TASK, [Say("high"), ModelDown("503")], id="one")
+    assert not [one for one in await memory.top() if one["state"] == "verified"]
+
+
+async def test_a_failure_of_heedful_does_not_reach_the_host(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    (tmp_path / "memory.db").write_bytes(b"this is no database" * 1_000)
+    driven = await double.drive(judging(memory, strict=False), TASK, [Say("high")], id="one")
+    assert driven.answer == "high"
+    with pytest.raises(HeedfulError):
+        await double.drive(judging(memory), TASK, [Say("high")], id="two")
+
+
+async def test_a_killed_host_goes_on_where_it_was(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    with pytest.raises(ModelDown):
+        await double.drive(judging(memory), TASK, [Say("high"), ModelDown("killed")], id="one")
+    driven = await double.drive(judging(memory), TASK, [Say("P2")], id="one")
+    assert driven.answer == "P2"
+    assert "answer with one of P0 to P3" in driven.prompts[0]
+    stored = await memory.store.read(memory.scope, loops.read, "one")
+    assert [one.number for one in stored.loop.attempts] == [1, 2]
+
+
+async def test_a_withheld_lesson_is_not_shown(double: Double, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path, holdout=0.0)
+    for n in range(21):  # enough outcomes, so that the holdout begins
+        turns = [Say("high"), Say("P1")] if n == 0 else [Say("P1")]
+        await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"loop {n}")
+    memory = memory_in(tmp_path, holdout=0.999_999)
+    driven = await double.drive(judging(memory), TASK, [Say("P1")], id="withheld")
+    assert "P0 to P3" not in driven.prompts[0]
+    shown = await memory.store.read(memory.scope, exposures.shown_to, "withheld")
+    assert shown
+    assert not any(one.shown for one in shown)
+
+
+async def test_a_rejected_output_is_never_learnt_as_a_success(
+    double: Double, tmp_path: Path
+) -> None:
+    memory = memory_in(tmp_path)
+    host = judging(memory, policy=policy("attempts 2"))
+    await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
+    found = await memory.recall(TASK, 10)
+    assert not [one for one in found if one.example.accepted]
+
+
+async def test_eight_sessions_at_once_on_one_file(double: Double, tmp_path: Path) -> None:
+    async def session(n: int) -> str:
+        memory = memory_in(tmp_path)
+        turns = [Say("high"), Say("P1")]
+        return (await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"s{n}")).answer
+
+    assert await asyncio.gather(*map(session, range(8))) == ["P1"] * 8
+    assert len(await memory_in(tmp_path).top()) == 1
