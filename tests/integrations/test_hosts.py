@@ -60,7 +60,7 @@ async def test_wrong_then_right(double: Double, tmp_path: Path) -> None:
 
 async def test_never_right_stops_by_our_rule_with_the_best(double: Double, tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
-    host = judging(memory, policy=policy("attempts 3"))
+    host = judging(memory, policy=policy("default, attempts.limit=3"))
     turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
     driven = await double.drive(host, TASK, turns, id="one")
     assert driven.answer == "bad"
@@ -126,7 +126,7 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(
     double: Double, tmp_path: Path
 ) -> None:
     memory = memory_in(tmp_path)
-    host = judging(memory, policy=policy("attempts 2"))
+    host = judging(memory, policy=policy("default, attempts.limit=2"))
     await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
     found = await memory.recall(TASK, 10)
     assert not [one for one in found if one.example.accepted]
