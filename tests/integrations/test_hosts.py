@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from heedful import Finding, Memory, policy
+from heedful import Done, Finding, Memory, policy
 from heedful.errors import HeedfulError
 from heedful.integrations import Host
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
-from tests.integrations.doubles import Call, Double, ModelDown, Say
+from tests.integrations.doubles import Call, Double, ModelDown, Say, Turn
 
 NAMES = ("langchain", "openai_agents", "pydantic_ai")
 DOUBLES = [import_module(f"tests.integrations.double_{name}").DOUBLE for name in NAMES]
@@ -66,7 +66,9 @@ async def test_never_right_stops_by_our_rule_with_the_best(double: Double, tmp_p
     assert driven.answer == "bad"
     assert len(driven.prompts) == 3
     stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert stored.verdicts[-1].stopped_by[0].rule == "attempts"
+    last = stored.verdicts[-1]
+    assert isinstance(last, Done)
+    assert last.stopped_by[0].rule == "attempts"
 
 
 async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
@@ -74,7 +76,7 @@ async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
 ) -> None:
     host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {"npm run build": RuntimeError(ERROR)}
-    first = [Call("npm run build"), Say("gave up")]
+    first: list[Turn] = [Call("npm run build"), Say("gave up")]
     await double.drive(host, "build it", first, id="one", results=failing)
     second = await double.drive(host, "build the app", first, id="two", results=failing)
     assert ERROR in second.prompts[-1]
@@ -112,7 +114,7 @@ async def test_a_killed_host_goes_on_where_it_was(double: Double, tmp_path: Path
 async def test_a_withheld_lesson_is_not_shown(double: Double, tmp_path: Path) -> None:
     memory = memory_in(tmp_path, holdout=0.0)
     for n in range(21):  # enough outcomes, so that the holdout begins
-        turns = [Say("high"), Say("P1")] if n == 0 else [Say("P1")]
+        turns = [Say("high"), Say("P1")][n > 0 :]
         await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"loop {n}")
     memory = memory_in(tmp_path, holdout=0.999_999)
     driven = await double.drive(judging(memory), TASK, [Say("P1")], id="withheld")

@@ -24,7 +24,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.loop import policies
 from heedful.loop.decide import Policy, Verdict
-from heedful.loop.record import Goal, as_data, check_number
+from heedful.loop.record import Candidate, Goal, as_data, check_number
 from heedful.memory.memory import Memory, log_failure
 from heedful.memory.sessions import Learned, learn_session
 from heedful.models.contract import Message
@@ -75,7 +75,7 @@ class Host:
     memory_key: str = ""
     context: Any = None
     scope: Scope | None = None
-    seconds: float = 1.0
+    seconds: float = 2.0
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -118,7 +118,10 @@ class HostRun:
     outputs: list[Any] = field(default_factory=list)  # as the host gave them, by attempt
 
     async def recall(self, task: Any = None) -> Advice:
-        """Return what memory tells about the task, before the agent begins."""
+        """Return what memory tells about the task, before the agent begins.
+
+        If the run goes on after an end of its process, also return the last feedback.
+        """
         self.task = self.task if task is None else task
         return await self.host.guarded("recall", self._recall(), Advice(silence="no answer"))
 
@@ -137,15 +140,20 @@ class HostRun:
     async def verdict(self, output: Any, usage: Any = None) -> Verdict | None:
         """Check an output and decide; None without checks and goals, or if heedful failed.
 
-        Checks have no time limit here. After the end of the loop, return the last verdict.
+        Checks have no time limit here. After the end of the loop, return the last verdict. So does
+        the output with which an earlier process stopped, when it is reported again.
         """
         if not self.judges:
             return None
         try:
             loop = self.loop or await self._open()
-            if not loop.ended:
+            data, known = as_data(output), loop.loop.attempts[-1:]
+            same = [one.candidate.digest for one in known] == [Candidate.of(data).digest]
+            if same and not self.outputs:
                 self.outputs.append(output)
-                await loop.report(as_data(output), **({} if usage is None else {"usage": usage}))
+            elif not loop.ended:
+                await loop.report(data, **({} if usage is None else {"usage": usage}))
+                self.outputs.append(output)
             return loop.verdict
         except Exception as error:  # the edge to the host, which must not fail by us
             return self.host.failed("judge an output", error, None)
@@ -220,14 +228,13 @@ class HostRun:
             return Advice(silence="there is no memory")
         await self._keep(Event("user_message", text))
         if self.judges:
-            brief = (await self._open()).briefing
-            chosen, silence = brief.found, brief.silence
-        else:
-            found = await memory.recall(text, ranking.SHOWN)
-            chosen = tuple(ranking.choose(found, now=time.time(), advice=True))
-            shown = await self._announce([one.reflection for one in chosen])
-            chosen = tuple(one for one in chosen if one.reflection in shown)
-            silence = "" if chosen else "no lesson is about a similar task"
+            loop = await self._open()
+            return Advice(loop.hint, loop.briefing.examples, loop.briefing.silence)
+        found = await memory.recall(text, ranking.SHOWN)
+        chosen = ranking.choose(found, now=time.time(), advice=True)
+        shown = await self._announce([one.reflection for one in chosen])
+        chosen = [one for one in chosen if one.reflection in shown]
+        silence = "" if chosen else "no lesson is about a similar task"
         turns, seed = ranking.as_messages(chosen), secrets.randbits(64)
         return Advice(ranking.as_text(turns, seed, chosen), turns, silence)
 
