@@ -13,6 +13,7 @@ import pytest
 from heedful import Done, Finding, Memory, policy
 from heedful.errors import HeedfulError
 from heedful.integrations import Host
+from heedful.lessons.lesson import Trust
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from tests.integrations.doubles import Call, Double, ModelDown, Say, Turn
@@ -30,7 +31,7 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
 
 
 def memory_in(folder: Path, **options: Any) -> Memory:
-    trust = {"tool": "measured", "user": "operator"}
+    trust: dict[str, Trust] = {"tool": "measured", "user": "operator"}
     return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
 
 
@@ -41,7 +42,8 @@ def judging(memory: Memory | None, **options: Any) -> Host:
 
 @pytest.fixture(params=DOUBLES, ids=NAMES)
 def double(request: pytest.FixtureRequest) -> Double:
-    return request.param
+    made: Double = request.param
+    return made
 
 
 async def test_wrong_then_right(double: Double, tmp_path: Path) -> None:
