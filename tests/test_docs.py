@@ -34,6 +34,12 @@ def anchors(page: Path) -> set[str]:
     return {slug(found) for found in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
+def test_llms_txt_names_every_page():
+    listed = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text(encoding="utf-8")))
+    pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
+    assert listed == pages | {"docs/openapi.json"}
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_there_with_its_defaults(rule):
     assert f"`{shown(rule.__name__, rule)}`" in REFERENCE
