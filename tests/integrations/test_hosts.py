@@ -19,7 +19,6 @@ from heedful.store.sqlite import in_file
 from tests.integrations.doubles import Call, Double, ModelDown, Say, Turn
 
 NAMES = ("langchain", "openai_agents", "pydantic_ai")
-DOUBLES = [import_module(f"tests.integrations.double_{name}").DOUBLE for name in NAMES]
 ERROR = 'Error: Cannot find module "pads"'
 TASK = "Give the severity of the ticket: the pump leaks"
 
@@ -40,9 +39,9 @@ def judging(memory: Memory | None, **options: Any) -> Host:
     return Host(memory=memory, **named)
 
 
-@pytest.fixture(params=DOUBLES, ids=NAMES)
+@pytest.fixture(params=NAMES)
 def double(request: pytest.FixtureRequest) -> Double:
-    made: Double = request.param
+    made: Double = import_module(f"tests.integrations.double_{request.param}").DOUBLE
     return made
 
 

@@ -137,23 +137,27 @@ class HostRun:
         work = self._seen(happened, error)
         return await self.host.guarded("ask about an error", work, Advice(silence="no answer"))
 
-    async def verdict(self, output: Any, usage: Any = None) -> Verdict | None:
+    async def verdict(
+        self, output: Any, usage: Any = None, attempt: int | None = None
+    ) -> Verdict | None:
         """Check an output and decide; None without checks and goals, or if heedful failed.
 
         Checks have no time limit here. After the end of the loop, return the last verdict. So does
-        the output with which an earlier process stopped, when it is reported again.
+        the output with which an earlier process stopped, when it is reported again: the one with
+        the same number, or for a host that does not count its `attempt`, an equal one.
         """
         if not self.judges:
             return None
         try:
             loop = self.loop or await self._open()
-            data, known = as_data(output), loop.loop.attempts[-1:]
-            same = [one.candidate.digest for one in known] == [Candidate.of(data).digest]
-            if same and not self.outputs:
-                self.outputs.append(output)
-            elif not loop.ended:
+            data, known = as_data(output), loop.loop.attempts
+            same = [one.candidate.digest for one in known[-1:]] == [Candidate.of(data).digest]
+            new = bool(self.outputs) or not same if attempt is None else attempt > len(known)
+            if new and loop.ended:
+                return loop.verdict
+            if new:
                 await loop.report(data, **({} if usage is None else {"usage": usage}))
-                self.outputs.append(output)
+            self.outputs.append(output)
             return loop.verdict
         except Exception as error:  # the edge to the host, which must not fail by us
             return self.host.failed("judge an output", error, None)

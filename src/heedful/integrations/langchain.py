@@ -1,0 +1,428 @@
+"""heedful in agents of LangChain, LangGraph and deepagents: one middleware, and nodes for graphs.
+
+`HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other middleware.
+A graph without `create_agent` takes `recall_node` and `judge_node`. What a run needs to go on is in
+the private state of the agent, so a checkpointer saves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import asdict, is_dataclass, replace
+from typing import Annotated, Any, NotRequired, TypeVar
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+from langchain.agents.middleware.types import (
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+    ToolCallRequest,
+)
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.graph import END
+from langgraph.managed.is_last_step import RemainingStepsManager
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+from pydantic import TypeAdapter, ValidationError
+
+from heedful.drive.portal import run_sync
+from heedful.errors import Conflict
+from heedful.integrations.host import Advice, Host, HostRun
+from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.record import NOTHING, Usage
+from heedful.models.contract import usage_of
+from heedful.traces.episode import Ended, Event
+
+T = TypeVar("T")
+# LangChain's own middleware marks the messages that it makes under this key, too.
+SOURCE, OURS = "lc_source", "heedful"
+HELD_BACK = "The call was held back once because of this. Make it again to run it."
+# From this many steps before LangGraph's limit on, what the run has learnt is stored at once: the
+# limit raises an error outside the agent, and no later hook runs.
+LAST_STEPS = 4
+MOST = 1_000  # open runs that a node of a graph keeps
+LONGEST = 150  # characters of a thread's id in the id of a run
+
+
+class HeedfulState(AgentState[Any]):
+    """The state of an agent, with what heedful keeps about the run; callers do not see it."""
+
+    heedful: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    remaining_steps: NotRequired[Annotated[int, PrivateStateAttr, RemainingStepsManager]]
+
+
+class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
+    """Recall before an agent begins, advise at each tool call, and judge the final answer.
+
+    A rejected answer goes back to the model with what is wrong. When the policy ends the run, the
+    best answer is the last message of the state. Put it before middleware that turns exceptions of
+    tools into messages. With `hold_back`, a call that failed in earlier runs is answered with the
+    advice once, and runs when the model makes it again. The id of a run is the thread's id, with
+    the number of the user's turn from the second turn on.
+    """
+
+    state_schema = HeedfulState
+
+    def __init__(self, host: Host, *, hold_back: bool = False) -> None:
+        super().__init__()
+        self.host, self.hold_back, self.tools = host, hold_back, []
+
+    def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Ask memory about the task."""
+        return _wait(self._begin(state, get_config()))
+
+    async def abefore_agent(
+        self, state: HeedfulState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Ask memory about the task."""
+        return await self._begin(state, get_config())
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Show the model what memory tells, and count its usage."""
+        if _is_near_limit(request.state):
+            _wait(self._study(request.state))
+        return _counted(request, handler(_informed(request)))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Show the model what memory tells, and count its usage."""
+        if _is_near_limit(request.state):
+            await self._study(request.state)
+        return _counted(request, await handler(_informed(request)))
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Add to the result how this call failed before, and what mended its error."""
+        if (run := self._run(request.state)) is None:
+            return handler(request)
+        advice, held_back = _wait(self._before(run, request))
+        if held_back is not None:
+            return held_back
+        try:
+            result = handler(request)
+        except GraphBubbleUp:  # an interrupt, not a failure
+            raise
+        except Exception as error:
+            _wait(_failed(run, request, error))
+            raise
+        return _wait(_after(run, request, result, advice))
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """Add to the result how this call failed before, and what mended its error."""
+        if (run := self._run(request.state)) is None:
+            return await handler(request)
+        advice, held_back = await self._before(run, request)
+        if held_back is not None:
+            return held_back
+        try:
+            result = await handler(request)
+        except GraphBubbleUp:  # an interrupt, not a failure
+            raise
+        except Exception as error:
+            await _failed(run, request, error)
+            raise
+        return await _after(run, request, result, advice)
+
+    @hook_config(can_jump_to=["model"])
+    def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Judge the answer: back to the model with what is wrong, or end with the best answer."""
+        return _wait(self._judge(state))
+
+    @hook_config(can_jump_to=["model"])
+    async def aafter_agent(
+        self, state: HeedfulState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Judge the answer: back to the model with what is wrong, or end with the best answer."""
+        return await self._judge(state)
+
+    def _run(self, state: Any) -> HostRun | None:
+        """Return the open run of a state."""
+        held = state.get(OURS) if isinstance(state, Mapping) else None
+        return self.host.run(held["id"], held["task"]) if held and held["open"] else None
+
+    async def _begin(self, state: HeedfulState, config: RunnableConfig) -> dict[str, Any] | None:
+        said = [one for one in state["messages"] if isinstance(one, HumanMessage)]
+        said = [one for one in said if not one.additional_kwargs.get(SOURCE)]
+        if not said:
+            return None
+        if (left := self._run(state)) is not None:  # the user went on without its answer
+            await left.learn(ends="partial")
+        # A summary may have replaced earlier turns; without a checkpointer only messages count.
+        turn = max(state.get(OURS, {}).get("turn", 0) + 1, len(said))
+        id, task = run_id(config), str(said[-1].text)
+        run, advice = await self._recall(f"{id}:{turn}" if turn > 1 else id, task)
+        held = {"id": run.id, "task": task, "turn": turn, "asked": said[-1].id, "open": True}
+        held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
+        held["attempts"] = len(run.loop.loop.attempts) if run.loop else None
+        return {OURS: held}
+
+    async def _recall(self, id: str, task: str) -> tuple[HostRun, Advice]:
+        """Begin or continue a run; if the id belongs to an ended or another run, add to it."""
+        run = self.host.run(id, task)
+        with suppress(Conflict):
+            advice = await run.recall()
+            if not run.judges or (run.loop and not run.loop.ended):
+                return run, advice
+        run = self.host.run(f"{id}~{secrets.token_hex(4)}", task)
+        return run, await run.recall()
+
+    async def _study(self, state: Any) -> None:
+        if (run := self._run(state)) is not None:
+            await self.host.guarded("learn before the limit of steps", run.study(), None)
+
+    async def _before(
+        self, run: HostRun, request: ToolCallRequest
+    ) -> tuple[Advice, ToolMessage | None]:
+        """Return what is known about a call, and its result if it is held back."""
+        call = request.tool_call
+        advice = await run.before(call["name"], call["args"], call["id"] or "")
+        if not (advice and self.hold_back):
+            return advice, None
+        told = f"{call['name']} {json.dumps(call['args'], sort_keys=True, default=repr)}"
+        mark = {SOURCE: OURS, "held": hashlib.sha256(told.encode()).hexdigest()[:16]}
+        if any(one.additional_kwargs == mark for one in request.state["messages"]):
+            return advice, None
+        held = {"tool_call_id": call["id"], "name": call["name"], "additional_kwargs": mark}
+        return advice, ToolMessage(f"{advice.text}\n\n{HELD_BACK}", **held, status="error")
+
+    async def _judge(self, state: HeedfulState) -> dict[str, Any] | None:
+        if (run := self._run(state)) is None:
+            return None
+        held, answer = state[OURS], _answer(state["messages"])
+        parsed = state.get("structured_response")
+        output = _data(parsed) if parsed is not None else str(answer[0].text) if answer else ""
+        verdict = None
+        if answer:
+            number = None if held["attempts"] is None else held["attempts"] + 1
+            verdict = await run.verdict(output, Usage(*held["spent"]), number)
+        now = run.loop.loop if run.loop else None
+        if verdict is not None and now and now.best == len(now.attempts):
+            held = {**held, "best": {"messages": answer, "parsed": parsed}}
+        if isinstance(verdict, Again) and now:
+            held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
+            about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
+            said = HumanMessage(_feedback(verdict), additional_kwargs=about)
+            return {"messages": [said], "jump_to": "model", OURS: held}
+        said = Event("llm_response", output if isinstance(output, str) else json.dumps(output))
+        await run.learn(*([said] if answer else []), ends=_ends(verdict))
+        update: dict[str, Any] = {OURS: {**held, "open": False, "advice": "", "best": None}}
+        gone = {one.id for one in _rejected(state["messages"], run.id)}
+        if isinstance(verdict, Done) and now and now.best and now.best != len(now.attempts):
+            best = held["best"] or _restored(run.best, parsed)
+            gone |= {one.id for one in answer}
+            # With a known id the answer would take the place of the rejected one, not the last.
+            made = [one.model_copy(update={"id": None}) for one in best["messages"]]
+            update |= {"messages": made, "structured_response": best["parsed"]}
+        removed = [RemoveMessage(id) for id in gone if id]
+        return update | {"messages": [*removed, *update.get("messages", [])]}
+
+
+def recall_node(host: Host, *, task: str = "task", advice: str = "advice") -> RunnableLambda:
+    """Return a node for a `StateGraph` that writes what memory tells about the task.
+
+    The task is read from the key `task` of the state; the text is written to the key `advice`.
+    """
+
+    async def recall(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        asked = _text(_part(state, task))
+        return {advice: (await host.run(_node_id(config, asked), asked).recall()).text}
+
+    return RunnableLambda(lambda state, config: _wait(recall(state, config)), recall, "recall")
+
+
+def judge_node(
+    host: Host,
+    *,
+    again: str,
+    done: str = END,
+    task: str = "task",
+    answer: str = "answer",
+    feedback: str = "feedback",
+) -> RunnableLambda:
+    """Return a node for a `StateGraph` that judges an answer and chooses the next node.
+
+    It goes to the node `again` with what is wrong in the key `feedback`, or to the node `done` with
+    the best answer in the key `answer`. A thread has one run for each task.
+    """
+
+    runs: dict[str, HostRun] = {}  # a new one would take an equal answer for the same report
+
+    async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
+        asked = _text(_part(state, task))
+        id = _node_id(config, asked)
+        run = runs.pop(id, None) or host.run(id, asked)
+        verdict = await run.verdict(_data(_part(state, answer)))
+        if isinstance(verdict, Again):
+            runs[id] = run
+            for old in list(runs)[:-MOST]:
+                del runs[old]
+            return Command(goto=again, update={feedback: _feedback(verdict)})
+        await run.learn(ends=_ends(verdict))
+        best = {} if run.best is None else {answer: run.best}
+        return Command(goto=done, update={**best, feedback: ""})
+
+    return RunnableLambda(lambda state, config: _wait(judge(state, config)), judge, "judge")
+
+
+def run_id(config: RunnableConfig) -> str:
+    """Return the id of the run in a thread; agents inside an agent have ids of their own."""
+    held = config.get("configurable", {})
+    id = str(held.get("thread_id") or f"run-{secrets.token_hex(8)}")[:LONGEST]
+    parent = str(held.get("checkpoint_ns", "")).rpartition("|")[0]
+    return f"{id}:{hashlib.sha256(parent.encode()).hexdigest()[:8]}" if parent else id
+
+
+def _node_id(config: RunnableConfig, task: str) -> str:
+    return f"{run_id(config)}:{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine for a synchronous caller, which may be inside a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_sync(work)
+    with ThreadPoolExecutor(1) as thread:  # the caller blocks its own loop anyway
+        return thread.submit(copy_context().run, run_sync, work).result()
+
+
+def _is_near_limit(state: Mapping[str, Any]) -> bool:
+    return bool(state.get("remaining_steps", LAST_STEPS + 1) <= LAST_STEPS)
+
+
+def _informed(request: ModelRequest[Any]) -> ModelRequest[Any]:
+    """Return the request with what memory told, and without all rejected answers but the last."""
+    if not (held := request.state.get(OURS)):
+        return request
+    dropped = {one.id for one in _rejected(request.messages, held["id"], keep=held["open"])}
+    kept = [one for one in request.messages if one.id not in dropped]
+    if held["advice"]:
+        at = next((n for n, one in enumerate(kept) if one.id == held["asked"]), 0)
+        kept.insert(at, HumanMessage(held["advice"], additional_kwargs={SOURCE: OURS}))
+    return request.override(messages=kept)
+
+
+def _rejected(messages: Sequence[AnyMessage], run: str, keep: bool = False) -> list[AnyMessage]:
+    """Return rejected answers with the feedback on them; `keep` leaves out the run's last."""
+    said = [one for one in messages if "rejects" in one.additional_kwargs]
+    last = said[-1:] if keep and said and said[-1].additional_kwargs["run"] == run else []
+    said = [one for one in said if one not in last]
+    answers = {id for one in said for id in one.additional_kwargs["rejects"]}
+    return [one for one in messages if one in said or one.id in answers]
+
+
+def _counted(
+    request: ModelRequest[Any], response: ModelResponse[Any]
+) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+    """Return the response, with a command that adds its usage to that of the attempt."""
+    if not (held := request.state.get(OURS)):
+        return response
+    made = [one for one in response.result if isinstance(one, AIMessage)]
+    spent = sum((usage_of(one.usage_metadata) or Usage(1) for one in made), Usage(*held["spent"]))
+    counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
+    return ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
+
+
+async def _failed(run: HostRun, request: ToolCallRequest, error: Exception) -> None:
+    call = request.tool_call
+    await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
+
+
+async def _after(
+    run: HostRun, request: ToolCallRequest, result: ToolMessage | Command[Any], advice: Advice
+) -> ToolMessage | Command[Any]:
+    """Record the result of a call, and add what memory tells about the call and its error."""
+    name, id = request.tool_call["name"], request.tool_call["id"] or ""
+    update = result.update if isinstance(result, Command) else {"messages": [result]}
+    messages = list(update.get("messages", [])) if isinstance(update, Mapping) else []
+    answers = [one for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == id]
+    if not answers:
+        return result
+    said, mended = str(answers[0].text), Advice()
+    if answers[0].status == "error":
+        mended = await run.seen(name, said, id)
+    else:
+        await run.learn(Event("tool_response", said, tool=name, call=id))
+    texts = dict.fromkeys(one.text for one in (advice, mended) if one)
+    if not texts:
+        return result
+    content = answers[0].content
+    blocks = [{"type": "text", "text": text} for text in texts]
+    whole = [*content, *blocks] if isinstance(content, list) else "\n\n".join([content, *texts])
+    told = answers[0].model_copy(update={"content": whole})
+    if not isinstance(result, Command):
+        return told
+    messages[messages.index(answers[0])] = told
+    return replace(result, update={**update, "messages": messages})
+
+
+def _answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return the final answer of the model with what follows it; empty for a tool's result."""
+    at = max((n for n, one in enumerate(messages) if isinstance(one, AIMessage)), default=None)
+    tail = [] if at is None else list(messages[at:])
+    return tail if all(isinstance(one, AIMessage | ToolMessage) for one in tail) else []
+
+
+def _data(value: Any) -> Any:
+    """Return a value of a state as text or data: of messages the last text, of objects the data."""
+    if isinstance(value, list) and value and isinstance(value[-1], BaseMessage):
+        return str(value[-1].text)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _restored(best: Any, like: Any) -> dict[str, Any]:
+    """Return a stored answer as a message and, if answers are objects, as one of the same type."""
+    text = best if isinstance(best, str) else json.dumps(best, ensure_ascii=False)
+    if like is not None:
+        with suppress(ValidationError):  # an answer of another type of a union stays data
+            best = TypeAdapter(type(like)).validate_python(best)
+    return {"messages": [AIMessage(text)], "parsed": like if like is None else best}
+
+
+def _feedback(verdict: Again) -> str:
+    return verdict.feedback or "; ".join(one.detail for one in verdict.reasons) or "Try again."
+
+
+def _ends(verdict: Verdict | None) -> Ended:
+    if isinstance(verdict, Done):
+        return "success" if verdict.passed else "failure"
+    return "partial"
+
+
+def _part(state: Any, key: str) -> Any:
+    return state[key] if isinstance(state, Mapping) else getattr(state, key)
+
+
+def _text(value: Any) -> str:
+    value = _data(value)
+    return value if isinstance(value, str) else json.dumps(value, default=repr, sort_keys=True)
