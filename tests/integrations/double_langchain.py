@@ -19,7 +19,7 @@ from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 class Scripted(GenericFakeChatModel):
     """The fake model with tools; keeps what it is asked."""
 
-    prompts: list[str] = []
+    prompts: list[str]
 
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self
@@ -66,10 +66,11 @@ def shell_tool(commands: list[str], results: Mapping[str, str | Exception]) -> A
     return shell
 
 
-def agent_of(model: Scripted, host: Host, *more: Any, tools: Sequence[Any] = (), **options: Any) -> Any:
+def agent_of(model: Scripted, host: Host, *, hold_back: bool = False, **options: Any) -> Any:
+    """Return an agent as a user of the middleware sets it up."""
     errors = ToolErrorMiddleware(lambda error, _: str(error))
-    middleware = [HeedfulMiddleware(host, **options), errors]
-    return create_agent(model, [*tools], middleware=[*middleware, *more])
+    middleware = [HeedfulMiddleware(host, hold_back=hold_back), errors]
+    return create_agent(model, middleware=middleware, **options)
 
 
 class LangChain:

@@ -54,6 +54,7 @@ class Advice:
     text: str = ""
     examples: tuple[Message, ...] = ()
     silence: str = ""
+    lessons: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -316,11 +317,11 @@ def _digests(event: Mapping[str, Any]) -> frozenset[str]:
 
 def _facts(known: ActionHistory | Seen, lessons: Mapping[int, str], told: frozenset[int]) -> Advice:
     """Return the lessons in `told` as facts between delimiters, or the reason for silence."""
-    texts = [sanitize(lessons[id], LESSON) for id in lessons if id in told][:LESSONS]
+    shown = [id for id in lessons if id in told][:LESSONS]
     waiting = known.release
-    if not texts:
+    if not shown:
         chance = ranking.CHANCE if set(lessons) - told else "nothing is known"
         return Advice(silence=f"waits in quarantine: {waiting}" if waiting else chance)
-    held = {f"lesson-{number}": text for number, text in enumerate(texts, 1)}
+    held = {f"lesson-{n}": sanitize(lessons[id], LESSON) for n, id in enumerate(shown, 1)}
     lines = [FACTS, *delimit(delimiter("facts", held), held)]
-    return Advice("\n".join(lines))
+    return Advice("\n".join(lines), lessons=frozenset(shown))

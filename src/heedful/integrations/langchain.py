@@ -16,24 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict, is_dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, NotRequired, TypeVar
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
-from langchain.agents.middleware.types import (
-    ExtendedModelResponse,
-    ModelRequest,
-    ModelResponse,
-    PrivateStateAttr,
-    ToolCallRequest,
-)
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-)
+from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
@@ -41,32 +28,36 @@ from langgraph.graph import END
 from langgraph.managed.is_last_step import RemainingStepsManager
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from heedful.drive.portal import run_sync
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Usage
+from heedful.loop.record import Usage, as_data
 from heedful.models.contract import usage_of
 from heedful.traces.episode import Ended, Event
 
 T = TypeVar("T")
+Request = types.ModelRequest[Any]
+Response = types.ModelResponse[Any] | types.ExtendedModelResponse[Any]
+Result = ToolMessage | Command[Any]
+Update = dict[str, Any] | None
 # LangChain's own middleware marks the messages that it makes under this key, too.
 SOURCE, OURS = "lc_source", "heedful"
 HELD_BACK = "The call was held back once because of this. Make it again to run it."
-# From this many steps before LangGraph's limit on, what the run has learnt is stored at once: the
-# limit raises an error outside the agent, and no later hook runs.
-LAST_STEPS = 4
-MOST = 1_000  # open runs that a node of a graph keeps
+# With fewer steps before LangGraph's limit, what the run has learnt is stored at once: the limit
+# raises an error outside the agent, and no later hook runs.
+LAST_STEPS = 3
+MOST = 256  # runs that a node of a graph keeps
 LONGEST = 150  # characters of a thread's id in the id of a run
 
 
 class HeedfulState(AgentState[Any]):
     """The state of an agent, with what heedful keeps about the run; callers do not see it."""
 
-    heedful: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-    remaining_steps: NotRequired[Annotated[int, PrivateStateAttr, RemainingStepsManager]]
+    heedful: NotRequired[Annotated[dict[str, Any], types.PrivateStateAttr]]
+    remaining_steps: NotRequired[Annotated[int, types.PrivateStateAttr, RemainingStepsManager]]
 
 
 class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
@@ -84,40 +75,32 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         super().__init__()
         self.host, self.hold_back, self.tools = host, hold_back, []
+        # To open a loop again before its first attempt would count lessons that nobody was shown.
+        self.runs = lru_cache(MOST)(host.run)
 
-    def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
         return _wait(self._begin(state, get_config()))
 
-    async def abefore_agent(
-        self, state: HeedfulState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Ask memory about the task."""
+    async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         return await self._begin(state, get_config())
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        self, request: Request, handler: Callable[[Request], types.ModelResponse[Any]]
+    ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        if _is_near_limit(request.state):
-            _wait(self._study(request.state))
+        _wait(self._study(request.state))
         return _counted(request, handler(_informed(request)))
 
     async def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Show the model what memory tells, and count its usage."""
-        if _is_near_limit(request.state):
-            await self._study(request.state)
+        self, request: Request, handler: Callable[[Request], Awaitable[types.ModelResponse[Any]]]
+    ) -> Response:
+        await self._study(request.state)
         return _counted(request, await handler(_informed(request)))
 
     def wrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
-    ) -> ToolMessage | Command[Any]:
+        self, request: types.ToolCallRequest, handler: Callable[[types.ToolCallRequest], Result]
+    ) -> Result:
         """Add to the result how this call failed before, and what mended its error."""
         if (run := self._run(request.state)) is None:
             return handler(request)
@@ -126,8 +109,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return held_back
         try:
             result = handler(request)
-        except GraphBubbleUp:  # an interrupt, not a failure
-            raise
         except Exception as error:
             _wait(_failed(run, request, error))
             raise
@@ -135,10 +116,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     async def awrap_tool_call(
         self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage | Command[Any]:
-        """Add to the result how this call failed before, and what mended its error."""
+        request: types.ToolCallRequest,
+        handler: Callable[[types.ToolCallRequest], Awaitable[Result]],
+    ) -> Result:
         if (run := self._run(request.state)) is None:
             return await handler(request)
         advice, held_back = await self._before(run, request)
@@ -146,31 +126,26 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return held_back
         try:
             result = await handler(request)
-        except GraphBubbleUp:  # an interrupt, not a failure
-            raise
         except Exception as error:
             await _failed(run, request, error)
             raise
         return await _after(run, request, result, advice)
 
     @hook_config(can_jump_to=["model"])
-    def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Judge the answer: back to the model with what is wrong, or end with the best answer."""
         return _wait(self._judge(state))
 
     @hook_config(can_jump_to=["model"])
-    async def aafter_agent(
-        self, state: HeedfulState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Judge the answer: back to the model with what is wrong, or end with the best answer."""
+    async def aafter_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         return await self._judge(state)
 
     def _run(self, state: Any) -> HostRun | None:
         """Return the open run of a state."""
-        held = state.get(OURS) if isinstance(state, Mapping) else None
-        return self.host.run(held["id"], held["task"]) if held and held["open"] else None
+        held = _held(state)
+        return self.runs(held["id"], held["task"]) if held.get("open") else None
 
-    async def _begin(self, state: HeedfulState, config: RunnableConfig) -> dict[str, Any] | None:
+    async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         said = [one for one in state["messages"] if isinstance(one, HumanMessage)]
         said = [one for one in said if not one.additional_kwargs.get(SOURCE)]
         if not said:
@@ -178,8 +153,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if (left := self._run(state)) is not None:  # the user went on without its answer
             await left.learn(ends="partial")
         # A summary may have replaced earlier turns; without a checkpointer only messages count.
-        turn = max(state.get(OURS, {}).get("turn", 0) + 1, len(said))
-        id, task = run_id(config), str(said[-1].text)
+        turn = max(_held(state).get("turn", 0) + 1, len(said))
+        id, task = _run_id(config), str(said[-1].text)
         run, advice = await self._recall(f"{id}:{turn}" if turn > 1 else id, task)
         held = {"id": run.id, "task": task, "turn": turn, "asked": said[-1].id, "open": True}
         held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
@@ -188,43 +163,42 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     async def _recall(self, id: str, task: str) -> tuple[HostRun, Advice]:
         """Begin or continue a run; if the id belongs to an ended or another run, add to it."""
-        run = self.host.run(id, task)
+        run = self.runs(id, task)
         with suppress(Conflict):
             advice = await run.recall()
             if not run.judges or (run.loop and not run.loop.ended):
                 return run, advice
-        run = self.host.run(f"{id}~{secrets.token_hex(4)}", task)
+        run = self.runs(f"{id}~{secrets.token_hex(4)}", task)
         return run, await run.recall()
 
-    async def _study(self, state: Any) -> None:
-        if (run := self._run(state)) is not None:
+    async def _study(self, state: Mapping[str, Any]) -> None:
+        run = self._run(state) if state.get("remaining_steps", LAST_STEPS) < LAST_STEPS else None
+        if run is not None:
             await self.host.guarded("learn before the limit of steps", run.study(), None)
 
     async def _before(
-        self, run: HostRun, request: ToolCallRequest
+        self, run: HostRun, request: types.ToolCallRequest
     ) -> tuple[Advice, ToolMessage | None]:
         """Return what is known about a call, and its result if it is held back."""
         call = request.tool_call
         advice = await run.before(call["name"], call["args"], call["id"] or "")
         if not (advice and self.hold_back):
             return advice, None
-        told = f"{call['name']} {json.dumps(call['args'], sort_keys=True, default=repr)}"
-        mark = {SOURCE: OURS, "held": hashlib.sha256(told.encode()).hexdigest()[:16]}
+        mark = {SOURCE: OURS, "held": _digest(f"{call['name']} {_text(call['args'])}")}
         if any(one.additional_kwargs == mark for one in request.state["messages"]):
             return advice, None
         held = {"tool_call_id": call["id"], "name": call["name"], "additional_kwargs": mark}
         return advice, ToolMessage(f"{advice.text}\n\n{HELD_BACK}", **held, status="error")
 
-    async def _judge(self, state: HeedfulState) -> dict[str, Any] | None:
+    async def _judge(self, state: HeedfulState) -> Update:
         if (run := self._run(state)) is None:
             return None
-        held, answer = state[OURS], _answer(state["messages"])
-        parsed = state.get("structured_response")
-        output = _data(parsed) if parsed is not None else str(answer[0].text) if answer else ""
-        verdict = None
-        if answer:
-            number = None if held["attempts"] is None else held["attempts"] + 1
-            verdict = await run.verdict(output, Usage(*held["spent"]), number)
+        held, parsed, messages = _held(state), state.get("structured_response"), state["messages"]
+        answer = _answer(messages, parsed)
+        output = _data(parsed) if parsed is not None else "".join(str(one.text) for one in answer)
+        number = None if held["attempts"] is None else held["attempts"] + 1
+        spent = Usage(*held["spent"])
+        verdict = await run.verdict(output, spent, number) if answer else None
         now = run.loop.loop if run.loop else None
         if verdict is not None and now and now.best == len(now.attempts):
             held = {**held, "best": {"messages": answer, "parsed": parsed}}
@@ -233,29 +207,31 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
             said = HumanMessage(_feedback(verdict), additional_kwargs=about)
             return {"messages": [said], "jump_to": "model", OURS: held}
-        said = Event("llm_response", output if isinstance(output, str) else json.dumps(output))
-        await run.learn(*([said] if answer else []), ends=_ends(verdict))
+        events = [Event("llm_response", _text(output))] if answer else []
+        await run.learn(*events, ends=_ends(verdict))
+        gone, made = _rejected(messages, run.id), list[AnyMessage]()
         update: dict[str, Any] = {OURS: {**held, "open": False, "advice": "", "best": None}}
-        gone = {one.id for one in _rejected(state["messages"], run.id)}
         if isinstance(verdict, Done) and now and now.best and now.best != len(now.attempts):
             best = held["best"] or _restored(run.best, parsed)
-            gone |= {one.id for one in answer}
-            # With a known id the answer would take the place of the rejected one, not the last.
+            # With a known id a message takes the place of the old one and is not the last.
             made = [one.model_copy(update={"id": None}) for one in best["messages"]]
-            update |= {"messages": made, "structured_response": best["parsed"]}
-        removed = [RemoveMessage(id) for id in gone if id]
-        return update | {"messages": [*removed, *update.get("messages", [])]}
+            gone += answer
+            update |= {} if parsed is None else {"structured_response": best["parsed"]}
+        removed = [RemoveMessage(id) for id in {one.id for one in gone} if id]
+        return {**update, "messages": [*removed, *made]}
 
 
-def recall_node(host: Host, *, task: str = "task", advice: str = "advice") -> RunnableLambda:
+def recall_node(
+    host: Host, *, task: str = "task", advice: str = "advice"
+) -> RunnableLambda[Any, Any]:
     """Return a node for a `StateGraph` that writes what memory tells about the task.
 
     The task is read from the key `task` of the state; the text is written to the key `advice`.
     """
 
     async def recall(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        asked = _text(_part(state, task))
-        return {advice: (await host.run(_node_id(config, asked), asked).recall()).text}
+        told = await host.run(*_node_run(config, _part(state, task))).recall()
+        return {advice: told.text}
 
     return RunnableLambda(lambda state, config: _wait(recall(state, config)), recall, "recall")
 
@@ -268,24 +244,19 @@ def judge_node(
     task: str = "task",
     answer: str = "answer",
     feedback: str = "feedback",
-) -> RunnableLambda:
+) -> RunnableLambda[Any, Any]:
     """Return a node for a `StateGraph` that judges an answer and chooses the next node.
 
     It goes to the node `again` with what is wrong in the key `feedback`, or to the node `done` with
     the best answer in the key `answer`. A thread has one run for each task.
     """
-
-    runs: dict[str, HostRun] = {}  # a new one would take an equal answer for the same report
+    # Another object for the same run would take an equal answer for a report sent twice.
+    runs = lru_cache(MOST)(host.run)
 
     async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
-        asked = _text(_part(state, task))
-        id = _node_id(config, asked)
-        run = runs.pop(id, None) or host.run(id, asked)
-        verdict = await run.verdict(_data(_part(state, answer)))
+        run = runs(*_node_run(config, _part(state, task)))
+        verdict = await run.verdict(_part(state, answer))
         if isinstance(verdict, Again):
-            runs[id] = run
-            for old in list(runs)[:-MOST]:
-                del runs[old]
             return Command(goto=again, update={feedback: _feedback(verdict)})
         await run.learn(ends=_ends(verdict))
         best = {} if run.best is None else {answer: run.best}
@@ -294,16 +265,21 @@ def judge_node(
     return RunnableLambda(lambda state, config: _wait(judge(state, config)), judge, "judge")
 
 
-def run_id(config: RunnableConfig) -> str:
+def _run_id(config: RunnableConfig) -> str:
     """Return the id of the run in a thread; agents inside an agent have ids of their own."""
     held = config.get("configurable", {})
     id = str(held.get("thread_id") or f"run-{secrets.token_hex(8)}")[:LONGEST]
     parent = str(held.get("checkpoint_ns", "")).rpartition("|")[0]
-    return f"{id}:{hashlib.sha256(parent.encode()).hexdigest()[:8]}" if parent else id
+    return f"{id}:{_digest(parent)}" if parent else id
 
 
-def _node_id(config: RunnableConfig, task: str) -> str:
-    return f"{run_id(config)}:{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+def _node_run(config: RunnableConfig, task: Any) -> tuple[str, str]:
+    """Return the id and the task of a run in a graph."""
+    return f"{_run_id(config)}:{_digest(_text(task))}", _text(task)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
@@ -316,13 +292,15 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(copy_context().run, run_sync, work).result()
 
 
-def _is_near_limit(state: Mapping[str, Any]) -> bool:
-    return bool(state.get("remaining_steps", LAST_STEPS + 1) <= LAST_STEPS)
+def _held(state: Any) -> dict[str, Any]:
+    """Return what the state holds about the run; {} for an agent or a tool without the hooks."""
+    held: dict[str, Any] = state.get(OURS, {}) if isinstance(state, Mapping) else {}
+    return held
 
 
-def _informed(request: ModelRequest[Any]) -> ModelRequest[Any]:
+def _informed(request: Request) -> Request:
     """Return the request with what memory told, and without all rejected answers but the last."""
-    if not (held := request.state.get(OURS)):
+    if not (held := _held(request.state)):
         return request
     dropped = {one.id for one in _rejected(request.messages, held["id"], keep=held["open"])}
     kept = [one for one in request.messages if one.id not in dropped]
@@ -341,29 +319,28 @@ def _rejected(messages: Sequence[AnyMessage], run: str, keep: bool = False) -> l
     return [one for one in messages if one in said or one.id in answers]
 
 
-def _counted(
-    request: ModelRequest[Any], response: ModelResponse[Any]
-) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+def _counted(request: Request, response: types.ModelResponse[Any]) -> Response:
     """Return the response, with a command that adds its usage to that of the attempt."""
-    if not (held := request.state.get(OURS)):
+    if not (held := _held(request.state)):
         return response
     made = [one for one in response.result if isinstance(one, AIMessage)]
     spent = sum((usage_of(one.usage_metadata) or Usage(1) for one in made), Usage(*held["spent"]))
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
-    return ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
+    return types.ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
 
 
-async def _failed(run: HostRun, request: ToolCallRequest, error: Exception) -> None:
+async def _failed(run: HostRun, request: types.ToolCallRequest, error: Exception) -> None:
     call = request.tool_call
-    await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
+    if not isinstance(error, GraphBubbleUp):  # an interrupt is no failure
+        await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
 
 
 async def _after(
-    run: HostRun, request: ToolCallRequest, result: ToolMessage | Command[Any], advice: Advice
-) -> ToolMessage | Command[Any]:
+    run: HostRun, request: types.ToolCallRequest, result: Result, advice: Advice
+) -> Result:
     """Record the result of a call, and add what memory tells about the call and its error."""
     name, id = request.tool_call["name"], request.tool_call["id"] or ""
-    update = result.update if isinstance(result, Command) else {"messages": [result]}
+    update: Any = result.update if isinstance(result, Command) else {"messages": [result]}
     messages = list(update.get("messages", [])) if isinstance(update, Mapping) else []
     answers = [one for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == id]
     if not answers:
@@ -373,7 +350,8 @@ async def _after(
         mended = await run.seen(name, said, id)
     else:
         await run.learn(Event("tool_response", said, tool=name, call=id))
-    texts = dict.fromkeys(one.text for one in (advice, mended) if one)
+    new = [mended] if mended.lessons - advice.lessons else []
+    texts = [one.text for one in (advice, *new) if one]
     if not texts:
         return result
     content = answers[0].content
@@ -386,27 +364,25 @@ async def _after(
     return replace(result, update={**update, "messages": messages})
 
 
-def _answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return the final answer of the model with what follows it; empty for a tool's result."""
+def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
+    """Return the final answer of the model, of an object with its tool message; [] without one."""
     at = max((n for n, one in enumerate(messages) if isinstance(one, AIMessage)), default=None)
     tail = [] if at is None else list(messages[at:])
-    return tail if all(isinstance(one, AIMessage | ToolMessage) for one in tail) else []
+    return tail if len(tail) == 1 or parsed is not None else []
 
 
 def _data(value: Any) -> Any:
     """Return a value of a state as text or data: of messages the last text, of objects the data."""
-    if isinstance(value, list) and value and isinstance(value[-1], BaseMessage):
+    if isinstance(value, list) and value and hasattr(value[-1], "text"):
         return str(value[-1].text)
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    return asdict(value) if is_record else as_data(value)
 
 
 def _restored(best: Any, like: Any) -> dict[str, Any]:
-    """Return a stored answer as a message and, if answers are objects, as one of the same type."""
-    text = best if isinstance(best, str) else json.dumps(best, ensure_ascii=False)
-    if like is not None:
-        with suppress(ValidationError):  # an answer of another type of a union stays data
-            best = TypeAdapter(type(like)).validate_python(best)
-    return {"messages": [AIMessage(text)], "parsed": like if like is None else best}
+    """Return an answer of an earlier process as a message, and as an object of the same type."""
+    parsed = None if like is None else TypeAdapter(type(like)).validate_python(best)
+    return {"messages": [AIMessage(_text(best))], "parsed": parsed}
 
 
 def _feedback(verdict: Again) -> str:
@@ -420,9 +396,8 @@ def _ends(verdict: Verdict | None) -> Ended:
 
 
 def _part(state: Any, key: str) -> Any:
-    return state[key] if isinstance(state, Mapping) else getattr(state, key)
+    return _data(state[key] if isinstance(state, Mapping) else getattr(state, key))
 
 
 def _text(value: Any) -> str:
-    value = _data(value)
     return value if isinstance(value, str) else json.dumps(value, default=repr, sort_keys=True)

@@ -1,0 +1,209 @@
+"""What the table cannot ask: where LangChain and LangGraph differ from other frameworks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+pytest.importorskip("langchain")
+
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from heedful import Done, Finding, policy
+from heedful.integrations import Host
+from heedful.integrations.langchain import HeedfulMiddleware, judge_node, recall_node
+from heedful.store import episodes, loops
+from tests.integrations.double_langchain import agent_of, scripted, shell_tool
+from tests.integrations.doubles import Call, Say
+from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
+
+ASKED = {"messages": [("user", TASK)]}
+
+
+def thread(id: str, **more: Any) -> Any:
+    return {"configurable": {"thread_id": id}, **more}
+
+
+def texts(state: Any) -> list[str]:
+    return [str(one.text) for one in state["messages"]]
+
+
+def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) -> None:
+    memory, failing = memory_in(tmp_path), {"npm run build": RuntimeError(ERROR)}
+    model = scripted([Call("npm run build"), Call("npm run build"), Say("high"), Say("P1")])
+    with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
+        tools = [shell_tool([], failing)]
+        agent = agent_of(model, judging(memory), tools=tools, checkpointer=saver)
+        with pytest.raises(GraphRecursionError):
+            agent.invoke(ASKED, thread("one", recursion_limit=6))
+        assert [(one["kind"], one["state"]) for one in asyncio.run(memory.top())] == [
+            ("reflection", "candidate")
+        ]
+        assert not asyncio.run(memory.store.read(memory.scope, loops.read, "one")).verdicts
+        again = agent_of(model, judging(memory_in(tmp_path)), tools=tools, checkpointer=saver)
+        state = again.invoke(None, thread("one"))
+        assert texts(state)[-1] == "P1"
+        assert list(state) == ["messages"]
+        stored = asyncio.run(memory.store.read(memory.scope, loops.read, "one"))
+        assert stored.verdicts[-1] == Done(2, passed=True)
+        assert stored.loop.usage.calls == 4
+        again.invoke({"messages": [("user", "And the roof?")]}, thread("one"))
+        assert asyncio.run(memory.store.read(memory.scope, loops.read, "one:2")).verdicts
+
+
+@pytest.mark.parametrize("known", ["same question", "another question"])
+def test_without_a_checkpointer_an_ended_run_is_not_continued(known: str, tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    for task in (TASK, TASK if known == "same question" else "Grade: the roof is off"):
+        model = scripted([Say("high"), Say("P3")])
+        state = agent_of(model, judging(memory)).invoke({"messages": [("user", task)]}, thread("a"))
+        assert texts(state) == [task, "P3"]
+        assert len(model.prompts) == 2
+
+
+async def test_the_best_answer_is_last_and_rejected_ones_are_gone(tmp_path: Path) -> None:
+    host = judging(memory_in(tmp_path), policy=policy("default, attempts.limit=3"))
+    rejected = [AIMessage(text, id=f"known-{text}") for text in ("bad", "worse", "worst")]
+    model = scripted(rejected)
+    state = agent_of(model, host).invoke(ASKED, thread("one"))  # synchronous, in a running loop
+    assert texts(state) == [TASK, "bad"]
+    assert "worse" in model.prompts[2]
+    assert "bad" not in model.prompts[2]
+
+    streamed = agent_of(scripted(rejected), host).astream(
+        ASKED, thread("two"), stream_mode="updates"
+    )
+    last = [one async for one in streamed][-1]["HeedfulMiddleware.after_agent"]["messages"]
+    assert [type(one) for one in last[:-1]] == [RemoveMessage] * 5
+    assert last[-1].content == "bad"
+    parts = agent_of(scripted(rejected), host).stream(
+        ASKED, thread("three"), stream_mode="messages"
+    )
+    assert [part.text for part, about in parts if about["langgraph_node"] == "model"]
+
+
+class Ticket(BaseModel):
+    severity: str
+
+
+def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Path) -> None:
+    def graded(candidate: Any, _: Any) -> list[Finding]:
+        fine = candidate["severity"].startswith("P")
+        return [] if fine else [Finding("severity", "no severity", "P0 to P3")]
+
+    memory = memory_in(tmp_path)
+    host = Host(
+        memory=memory, checks=[graded], policy=policy("default, attempts.limit=2"), strict=True
+    )
+    spent: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+    calls = [{"name": "Ticket", "args": {"severity": one}, "id": one} for one in ("high", "low")]
+    script = [AIMessage("", tool_calls=[one], usage_metadata=spent) for one in calls]
+    agent = agent_of(scripted(script), host, response_format=ToolStrategy(Ticket))
+    state = agent.invoke(ASKED, thread("one"))
+    assert state["structured_response"] == Ticket(severity="high")
+    assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
+    usage = asyncio.run(memory.store.read(memory.scope, loops.read, "one")).loop.usage
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 14, 4)
+
+
+@pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
+def test_a_call_that_failed_before_is_held_back_once(calls: int, ran: int, tmp_path: Path) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    for turns in (
+        [Call("npm run build"), Say("no")],
+        [*[Call("npm run build")] * calls, Say("no")],
+    ):
+        commands: list[str] = []
+        tools = [shell_tool(commands, {"npm run build": RuntimeError(ERROR)})]
+        model = scripted(turns)
+        agent_of(model, host, tools=tools, hold_back=True).invoke(ASKED)
+    assert len(commands) == ran
+    assert ERROR in model.prompts[1]
+
+
+async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) -> None:
+    @tool
+    async def ask(question: str) -> str:
+        """Ask the user."""
+        return str(interrupt(question)) if question else str(1 / len(question))
+
+    memory, saver = memory_in(tmp_path), InMemorySaver()
+    calls = [
+        AIMessage("", tool_calls=[{"name": "ask", "args": {"question": q}, "id": f"c{q}"}])
+        for q in ("?", "")
+    ]
+    agent = create_agent(
+        scripted([*calls]),
+        [ask],
+        middleware=[HeedfulMiddleware(judging(memory))],
+        checkpointer=saver,
+    )
+    await agent.ainvoke(ASKED, thread("one"))
+    with pytest.raises(ZeroDivisionError):
+        await agent.ainvoke(Command(resume="yes"), thread("one"))
+    events = await memory.store.read(memory.scope, episodes.session_events, "one")
+    assert [one["error"] for one in events if one["type"] == "tool_response"] == [
+        "",
+        "ZeroDivisionError: division by zero",
+    ]
+
+
+class Draft(TypedDict, total=False):
+    task: str
+    advice: str
+    answer: str
+    feedback: str
+
+
+@pytest.mark.parametrize(("turns", "answer"), [(["high", "P1"], "P1"), (["bad"] * 9, "bad")])
+async def test_a_plain_graph_is_judged_by_a_node(
+    turns: list[str], answer: str, tmp_path: Path
+) -> None:
+    def write(state: Draft) -> Draft:
+        asked.append(f"{state['advice']} {state.get('feedback', '')}")
+        return {"answer": turns[min(len(asked), len(turns)) - 1]}
+
+    host = judging(memory_in(tmp_path))
+    graph: Any = StateGraph(Draft)
+    graph.add_sequence(
+        [
+            ("recall", recall_node(host)),
+            ("write", write),
+            ("judge", judge_node(host, again="write")),
+        ]
+    )
+    graph = graph.add_edge(START, "recall").compile()
+    for id in ("one", "two"):
+        asked: list[str] = []
+        state = await graph.ainvoke({"task": TASK}, thread(id))
+        assert state["answer"] == answer
+        assert "answer with one of P0 to P3" in asked[1]
+    assert ("answer with one of P0 to P3" in asked[0]) == (answer == "P1")
+    assert graph.invoke({"task": TASK}, thread("three"))["answer"] == answer
+
+
+def test_a_deep_agent_takes_the_middleware(tmp_path: Path) -> None:
+    model = scripted(
+        [
+            AIMessage("", tool_calls=[{"name": "write_todos", "args": {"todos": []}, "id": "c"}]),
+            Say("high"),
+            Say("P1"),
+        ]
+    )
+    agent = create_deep_agent(model, middleware=[HeedfulMiddleware(judging(memory_in(tmp_path)))])
+    state = agent.invoke({"messages": [("user", TASK)]}, thread("one"))
+    assert texts(state)[-1] == "P1"
+    assert "answer with one of P0 to P3" in model.prompts[2]
