@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import asdict, is_dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
@@ -28,21 +28,23 @@ from langgraph.graph import END
 from langgraph.managed.is_last_step import RemainingStepsManager
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from heedful.drive.portal import run_sync
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import Usage, as_data
+from heedful.loop.record import Usage
 from heedful.models.contract import usage_of
 from heedful.traces.episode import Ended, Event
 
 T = TypeVar("T")
-Request = types.ModelRequest[Any]
-Response = types.ModelResponse[Any] | types.ExtendedModelResponse[Any]
+Request, Answer = types.ModelRequest[Any], types.ModelResponse[Any]
+Response = Answer | types.ExtendedModelResponse[Any]
+ToolCall = types.ToolCallRequest
 Result = ToolMessage | Command[Any]
 Update = dict[str, Any] | None
+_data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 SOURCE, OURS = "lc_source", "heedful"
 HELD_BACK = "The call was held back once because of this. Make it again to run it."
@@ -50,6 +52,7 @@ HELD_BACK = "The call was held back once because of this. Make it again to run i
 # raises an error outside the agent, and no later hook runs.
 LAST_STEPS = 3
 MOST = 256  # runs that a node of a graph keeps
+AGAIN = "This answer was not accepted. Try again."
 LONGEST = 150  # characters of a thread's id in the id of a run
 
 
@@ -85,22 +88,18 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         return await self._begin(state, get_config())
 
-    def wrap_model_call(
-        self, request: Request, handler: Callable[[Request], types.ModelResponse[Any]]
-    ) -> Response:
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Answer]) -> Response:
         """Show the model what memory tells, and count its usage."""
         _wait(self._study(request.state))
         return _counted(request, handler(_informed(request)))
 
     async def awrap_model_call(
-        self, request: Request, handler: Callable[[Request], Awaitable[types.ModelResponse[Any]]]
+        self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         await self._study(request.state)
         return _counted(request, await handler(_informed(request)))
 
-    def wrap_tool_call(
-        self, request: types.ToolCallRequest, handler: Callable[[types.ToolCallRequest], Result]
-    ) -> Result:
+    def wrap_tool_call(self, request: ToolCall, handler: Callable[[ToolCall], Result]) -> Result:
         """Add to the result how this call failed before, and what mended its error."""
         if (run := self._run(request.state)) is None:
             return handler(request)
@@ -115,9 +114,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return _wait(_after(run, request, result, advice))
 
     async def awrap_tool_call(
-        self,
-        request: types.ToolCallRequest,
-        handler: Callable[[types.ToolCallRequest], Awaitable[Result]],
+        self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
     ) -> Result:
         if (run := self._run(request.state)) is None:
             return await handler(request)
@@ -146,39 +143,25 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return self.runs(held["id"], held["task"]) if held.get("open") else None
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
-        said = [one for one in state["messages"] if isinstance(one, HumanMessage)]
-        said = [one for one in said if not one.additional_kwargs.get(SOURCE)]
-        if not said:
+        if not (said := _said(state["messages"])):
             return None
         if (left := self._run(state)) is not None:  # the user went on without its answer
             await left.learn(ends="partial")
         # A summary may have replaced earlier turns; without a checkpointer only messages count.
         turn = max(_held(state).get("turn", 0) + 1, len(said))
-        id, task = _run_id(config), str(said[-1].text)
-        run, advice = await self._recall(f"{id}:{turn}" if turn > 1 else id, task)
+        id, task = _run_id(config, f"run-{secrets.token_hex(8)}"), str(said[-1].text)
+        run, advice = await _begun(self.runs, f"{id}:{turn}" if turn > 1 else id, task)
         held = {"id": run.id, "task": task, "turn": turn, "asked": said[-1].id, "open": True}
         held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
         held["attempts"] = len(run.loop.loop.attempts) if run.loop else None
         return {OURS: held}
-
-    async def _recall(self, id: str, task: str) -> tuple[HostRun, Advice]:
-        """Begin or continue a run; if the id belongs to an ended or another run, add to it."""
-        run = self.runs(id, task)
-        with suppress(Conflict):
-            advice = await run.recall()
-            if not run.judges or (run.loop and not run.loop.ended):
-                return run, advice
-        run = self.runs(f"{id}~{secrets.token_hex(4)}", task)
-        return run, await run.recall()
 
     async def _study(self, state: Mapping[str, Any]) -> None:
         run = self._run(state) if state.get("remaining_steps", LAST_STEPS) < LAST_STEPS else None
         if run is not None:
             await self.host.guarded("learn before the limit of steps", run.study(), None)
 
-    async def _before(
-        self, run: HostRun, request: types.ToolCallRequest
-    ) -> tuple[Advice, ToolMessage | None]:
+    async def _before(self, run: HostRun, request: ToolCall) -> tuple[Advice, ToolMessage | None]:
         """Return what is known about a call, and its result if it is held back."""
         call = request.tool_call
         advice = await run.before(call["name"], call["args"], call["id"] or "")
@@ -205,14 +188,15 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if isinstance(verdict, Again) and now:
             held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
             about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
-            said = HumanMessage(_feedback(verdict), additional_kwargs=about)
+            said = HumanMessage(verdict.feedback or AGAIN, additional_kwargs=about)
             return {"messages": [said], "jump_to": "model", OURS: held}
         events = [Event("llm_response", _text(output))] if answer else []
         await run.learn(*events, ends=_ends(verdict))
         gone, made = _rejected(messages, run.id), list[AnyMessage]()
         update: dict[str, Any] = {OURS: {**held, "open": False, "advice": "", "best": None}}
         if isinstance(verdict, Done) and now and now.best and now.best != len(now.attempts):
-            best = held["best"] or _restored(run.best, parsed)
+            # An earlier process may have made the best answer: it is a text or data then.
+            best = held["best"] or {"messages": [AIMessage(_text(run.best))], "parsed": run.best}
             # With a known id a message takes the place of the old one and is not the last.
             made = [one.model_copy(update={"id": None}) for one in best["messages"]]
             gone += answer
@@ -221,61 +205,70 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return {**update, "messages": [*removed, *made]}
 
 
-def recall_node(
-    host: Host, *, task: str = "task", advice: str = "advice"
-) -> RunnableLambda[Any, Any]:
-    """Return a node for a `StateGraph` that writes what memory tells about the task.
-
-    The task is read from the key `task` of the state; the text is written to the key `advice`.
-    """
-
-    async def recall(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        told = await host.run(*_node_run(config, _part(state, task))).recall()
-        return {advice: told.text}
-
-    return RunnableLambda(lambda state, config: _wait(recall(state, config)), recall, "recall")
-
-
 def judge_node(
     host: Host,
     *,
     again: str,
     done: str = END,
-    task: str = "task",
-    answer: str = "answer",
+    task: str = "messages",
+    answer: str = "messages",
     feedback: str = "feedback",
 ) -> RunnableLambda[Any, Any]:
-    """Return a node for a `StateGraph` that judges an answer and chooses the next node.
+    """Return a node for a `StateGraph` that begins a run, judges answers and chooses the next node.
 
-    It goes to the node `again` with what is wrong in the key `feedback`, or to the node `done` with
-    the best answer in the key `answer`. A thread has one run for each task.
+    Lead to it from START and from the node `again`, which answers. It goes to `again` with what
+    memory tells, later with what is wrong, in the key `feedback`; and to `done` with the best
+    answer in the key `answer`. If `answer` is messages, the last is the answer, and feedback is a
+    message, too. The id of a run is the thread's id and a digest of the task.
     """
-    # Another object for the same run would take an equal answer for a report sent twice.
-    runs = lru_cache(MOST)(host.run)
+    runs: dict[str, HostRun] = {}
 
     async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
-        run = runs(*_node_run(config, _part(state, task)))
-        verdict = await run.verdict(_part(state, answer))
+        held: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
+        asked, made, chat = _asked(held[task]), held.get(answer), answer == "messages"
+        last: Any = made[-1] if chat and made else made
+        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
+        missing = not output or isinstance(last, HumanMessage)
+        name = f"{_run_id(config, 'graph')}:{_digest(asked)}"
+        if missing or name not in runs:
+            runs[name], advice = await _begun(host.run, name, asked)
+            loop = runs[name].loop
+            if missing or loop is None or loop.created:
+                return Command(goto=again, update=noted(advice.text, chat))
+        verdict = await runs[name].verdict(output)
         if isinstance(verdict, Again):
-            return Command(goto=again, update={feedback: _feedback(verdict)})
+            return Command(goto=again, update=noted(verdict.feedback or AGAIN, chat))
+        run = runs.pop(name)
         await run.learn(ends=_ends(verdict))
-        best = {} if run.best is None else {answer: run.best}
-        return Command(goto=done, update={**best, feedback: ""})
+        if run.best in (None, output):
+            return Command(goto=done)
+        best = [RemoveMessage(last.id), AIMessage(_text(run.best))] if chat else run.best
+        return Command(goto=done, update={answer: best})
+
+    def noted(text: str, chat: bool) -> dict[str, Any]:
+        note = [HumanMessage(text, additional_kwargs={SOURCE: OURS})] if text else []
+        return {answer: note} if chat else {feedback: text}
 
     return RunnableLambda(lambda state, config: _wait(judge(state, config)), judge, "judge")
 
 
-def _run_id(config: RunnableConfig) -> str:
+async def _begun(open: Callable[[str, str], HostRun], id: str, task: str) -> tuple[HostRun, Advice]:
+    """Begin or continue a run; if the id belongs to an ended or another run, add to it."""
+    run = open(id, task)
+    with suppress(Conflict):
+        advice = await run.recall()
+        if not run.judges or (run.loop and not run.loop.ended):
+            return run, advice
+    run = open(f"{id}~{secrets.token_hex(4)}", task)
+    return run, await run.recall()
+
+
+def _run_id(config: RunnableConfig, otherwise: str) -> str:
     """Return the id of the run in a thread; agents inside an agent have ids of their own."""
     held = config.get("configurable", {})
-    id = str(held.get("thread_id") or f"run-{secrets.token_hex(8)}")[:LONGEST]
+    id = str(held.get("thread_id") or otherwise)[:LONGEST]
     parent = str(held.get("checkpoint_ns", "")).rpartition("|")[0]
     return f"{id}:{_digest(parent)}" if parent else id
-
-
-def _node_run(config: RunnableConfig, task: Any) -> tuple[str, str]:
-    """Return the id and the task of a run in a graph."""
-    return f"{_run_id(config)}:{_digest(_text(task))}", _text(task)
 
 
 def _digest(text: str) -> str:
@@ -319,7 +312,7 @@ def _rejected(messages: Sequence[AnyMessage], run: str, keep: bool = False) -> l
     return [one for one in messages if one in said or one.id in answers]
 
 
-def _counted(request: Request, response: types.ModelResponse[Any]) -> Response:
+def _counted(request: Request, response: Answer) -> Response:
     """Return the response, with a command that adds its usage to that of the attempt."""
     if not (held := _held(request.state)):
         return response
@@ -329,15 +322,13 @@ def _counted(request: Request, response: types.ModelResponse[Any]) -> Response:
     return types.ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
 
 
-async def _failed(run: HostRun, request: types.ToolCallRequest, error: Exception) -> None:
+async def _failed(run: HostRun, request: ToolCall, error: Exception) -> None:
     call = request.tool_call
     if not isinstance(error, GraphBubbleUp):  # an interrupt is no failure
         await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
 
 
-async def _after(
-    run: HostRun, request: types.ToolCallRequest, result: Result, advice: Advice
-) -> Result:
+async def _after(run: HostRun, request: ToolCall, result: Result, advice: Advice) -> Result:
     """Record the result of a call, and add what memory tells about the call and its error."""
     name, id = request.tool_call["name"], request.tool_call["id"] or ""
     update: Any = result.update if isinstance(result, Command) else {"messages": [result]}
@@ -371,32 +362,22 @@ def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
     return tail if len(tail) == 1 or parsed is not None else []
 
 
-def _data(value: Any) -> Any:
-    """Return a value of a state as text or data: of messages the last text, of objects the data."""
-    if isinstance(value, list) and value and hasattr(value[-1], "text"):
-        return str(value[-1].text)
-    is_record = is_dataclass(value) and not isinstance(value, type)
-    return asdict(value) if is_record else as_data(value)
+def _said(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
+    """Return the messages of the user, without those that middleware made."""
+    said = [one for one in messages if isinstance(one, HumanMessage)]
+    return [one for one in said if SOURCE not in one.additional_kwargs]
 
 
-def _restored(best: Any, like: Any) -> dict[str, Any]:
-    """Return an answer of an earlier process as a message, and as an object of the same type."""
-    parsed = None if like is None else TypeAdapter(type(like)).validate_python(best)
-    return {"messages": [AIMessage(_text(best))], "parsed": parsed}
-
-
-def _feedback(verdict: Again) -> str:
-    return verdict.feedback or "; ".join(one.detail for one in verdict.reasons) or "Try again."
+def _asked(task: Any) -> str:
+    """Return a task as a text; of messages, what the user said last."""
+    said = _said(task) if isinstance(task, list) else []
+    return str(said[-1].text) if said else _text(_data(task))
 
 
 def _ends(verdict: Verdict | None) -> Ended:
     if isinstance(verdict, Done):
         return "success" if verdict.passed else "failure"
     return "partial"
-
-
-def _part(state: Any, key: str) -> Any:
-    return _data(state[key] if isinstance(state, Mapping) else getattr(state, key))
 
 
 def _text(value: Any) -> str:
