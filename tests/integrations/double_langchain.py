@@ -29,7 +29,7 @@ class Scripted(GenericFakeChatModel):
         return super()._generate(messages, *args, **options)
 
 
-def scripted(script: Sequence[Turn | AIMessage]) -> Scripted:
+def scripted(script: Sequence[Any]) -> Scripted:
     """Return a model that takes the turns in order, and repeats the last."""
 
     def turns() -> Iterator[AIMessage]:
@@ -45,7 +45,7 @@ def scripted(script: Sequence[Turn | AIMessage]) -> Scripted:
                     yield AIMessage("", tool_calls=[call])
                 case ModelDown():
                     raise turn
-                case AIMessage():
+                case _:
                     yield turn.model_copy()
 
     return Scripted(messages=turns(), prompts=[])
@@ -69,7 +69,7 @@ def shell_tool(commands: list[str], results: Mapping[str, str | Exception]) -> A
 def agent_of(model: Scripted, host: Host, *, hold_back: bool = False, **options: Any) -> Any:
     """Return an agent as a user of the middleware sets it up."""
     errors = ToolErrorMiddleware(lambda error, _: str(error))
-    middleware = [HeedfulMiddleware(host, hold_back=hold_back), errors]
+    middleware: Any = [HeedfulMiddleware(host, hold_back=hold_back), errors]
     return create_agent(model, middleware=middleware, **options)
 
 

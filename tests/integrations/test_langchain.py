@@ -30,7 +30,7 @@ from tests.integrations.double_langchain import agent_of, scripted, shell_tool
 from tests.integrations.doubles import Call, Say
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
-ASKED = {"messages": [("user", TASK)]}
+ASKED: Any = {"messages": [("user", TASK)]}
 
 
 def thread(id: str, **more: Any) -> Any:
@@ -122,16 +122,13 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
 @pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
 def test_a_call_that_failed_before_is_held_back_once(calls: int, ran: int, tmp_path: Path) -> None:
     host = Host(memory=memory_in(tmp_path), strict=True)
-    for turns in (
-        [Call("npm run build"), Say("no")],
-        [*[Call("npm run build")] * calls, Say("no")],
-    ):
-        commands: list[str] = []
-        tools = [shell_tool(commands, {"npm run build": RuntimeError(ERROR)})]
-        model = scripted(turns)
+    commands, build = list[str](), Call("npm run build")
+    tools = [shell_tool(commands, {build.command: RuntimeError(ERROR)})]
+    first, second = scripted([build, Say("no")]), scripted([*[build] * calls, Say("no")])
+    for model in (first, second):
         agent_of(model, host, tools=tools, hold_back=True).invoke(ASKED)
-    assert len(commands) == ran
-    assert ERROR in model.prompts[1]
+    assert len(commands) == 1 + ran
+    assert ERROR in second.prompts[1]
 
 
 async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) -> None:
@@ -141,24 +138,16 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
         return str(interrupt(question)) if question else str(1 / len(question))
 
     memory, saver = memory_in(tmp_path), InMemorySaver()
-    calls = [
-        AIMessage("", tool_calls=[{"name": "ask", "args": {"question": q}, "id": f"c{q}"}])
-        for q in ("?", "")
-    ]
-    agent = create_agent(
-        scripted([*calls]),
-        [ask],
-        middleware=[HeedfulMiddleware(judging(memory))],
-        checkpointer=saver,
-    )
+    calls = [{"name": "ask", "args": {"question": one}, "id": f"call {one}"} for one in ("?", "")]
+    model = scripted([AIMessage("", tool_calls=[one]) for one in calls])
+    middleware: Any = [HeedfulMiddleware(judging(memory))]
+    agent = create_agent(model, [ask], middleware=middleware, checkpointer=saver)
     await agent.ainvoke(ASKED, thread("one"))
     with pytest.raises(ZeroDivisionError):
         await agent.ainvoke(Command(resume="yes"), thread("one"))
     events = await memory.store.read(memory.scope, episodes.session_events, "one")
-    assert [one["error"] for one in events if one["type"] == "tool_response"] == [
-        "",
-        "ZeroDivisionError: division by zero",
-    ]
+    results = [one["error"] for one in events if one["type"] == "tool_response"]
+    assert results == ["", "ZeroDivisionError: division by zero"]
 
 
 class Draft(TypedDict, total=False):
@@ -185,25 +174,16 @@ async def test_a_plain_graph_is_judged_by_a_node(
     given = {"task": TASK} if kind is Draft else ASKED
     for id in ("one", "one", "two"):  # the same thread again is another run
         asked.clear()
-        state = (
-            await graph.ainvoke(given, thread(id))
-            if id == "one"
-            else graph.invoke(given, thread(id))
-        )
+        how = thread(id)
+        state = await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
         assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
         assert "answer with one of P0 to P3" in asked[1]
     assert "answer with one of P0 to P3" in asked[0]
 
 
 def test_a_deep_agent_takes_the_middleware(tmp_path: Path) -> None:
-    model = scripted(
-        [
-            AIMessage("", tool_calls=[{"name": "write_todos", "args": {"todos": []}, "id": "c"}]),
-            Say("high"),
-            Say("P1"),
-        ]
-    )
+    call = {"name": "write_todos", "args": {"todos": []}, "id": "call"}
+    model = scripted([AIMessage("", tool_calls=[call]), Say("high"), Say("P1")])
     agent = create_deep_agent(model, middleware=[HeedfulMiddleware(judging(memory_in(tmp_path)))])
-    state = agent.invoke({"messages": [("user", TASK)]}, thread("one"))
-    assert texts(state)[-1] == "P1"
+    assert texts(agent.invoke(ASKED, thread("one")))[-1] == "P1"
     assert "answer with one of P0 to P3" in model.prompts[2]

@@ -39,7 +39,8 @@ from heedful.models.contract import usage_of
 from heedful.traces.episode import Ended, Event
 
 T = TypeVar("T")
-Request, Answer = types.ModelRequest[Any], types.ModelResponse[Any]
+Request = types.ModelRequest[Any]
+Answer = types.ModelResponse[Any]
 Response = Answer | types.ExtendedModelResponse[Any]
 ToolCall = types.ToolCallRequest
 Result = ToolMessage | Command[Any]
@@ -47,13 +48,10 @@ Update = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 SOURCE, OURS = "lc_source", "heedful"
-HELD_BACK = "The call was held back once because of this. Make it again to run it."
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once: the limit
 # raises an error outside the agent, and no later hook runs.
 LAST_STEPS = 3
-MOST = 256  # runs that a node of a graph keeps
 AGAIN = "This answer was not accepted. Try again."
-LONGEST = 150  # characters of a thread's id in the id of a run
 
 
 class HeedfulState(AgentState[Any]):
@@ -79,7 +77,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         super().__init__()
         self.host, self.hold_back, self.tools = host, hold_back, []
         # To open a loop again before its first attempt would count lessons that nobody was shown.
-        self.runs = lru_cache(MOST)(host.run)
+        self.runs = lru_cache(256)(host.run)
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -171,7 +169,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if any(one.additional_kwargs == mark for one in request.state["messages"]):
             return advice, None
         held = {"tool_call_id": call["id"], "name": call["name"], "additional_kwargs": mark}
-        return advice, ToolMessage(f"{advice.text}\n\n{HELD_BACK}", **held, status="error")
+        said = f"{advice.text}\n\nSo the call was held back. Make it again to run it."
+        return advice, ToolMessage(said, **held, status="error")
 
     async def _judge(self, state: HeedfulState) -> Update:
         if (run := self._run(state)) is None:
@@ -180,8 +179,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         answer = _answer(messages, parsed)
         output = _data(parsed) if parsed is not None else "".join(str(one.text) for one in answer)
         number = None if held["attempts"] is None else held["attempts"] + 1
-        spent = Usage(*held["spent"])
-        verdict = await run.verdict(output, spent, number) if answer else None
+        verdict = await run.verdict(output, Usage(*held["spent"]), number) if answer else None
         now = run.loop.loop if run.loop else None
         if verdict is not None and now and now.best == len(now.attempts):
             held = {**held, "best": {"messages": answer, "parsed": parsed}}
@@ -221,23 +219,24 @@ def judge_node(
     answer in the key `answer`. If `answer` is messages, the last is the answer, and feedback is a
     message, too. The id of a run is the thread's id and a digest of the task.
     """
-    runs: dict[str, HostRun] = {}
+    runs, chat = dict[str, HostRun](), answer == "messages"
 
     async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
         held: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
-        asked, made, chat = _asked(held[task]), held.get(answer), answer == "messages"
+        asked, made = _asked(held[task]), held.get(answer)
         last: Any = made[-1] if chat and made else made
         output = str(last.text) if isinstance(last, AIMessage) else _data(last)
-        missing = not output or isinstance(last, HumanMessage)
+        missing = output in (None, "", []) or isinstance(last, HumanMessage)
         name = f"{_run_id(config, 'graph')}:{_digest(asked)}"
         if missing or name not in runs:
+            for left in list(runs)[:-255]:  # runs that nobody ended
+                del runs[left]
             runs[name], advice = await _begun(host.run, name, asked)
-            loop = runs[name].loop
-            if missing or loop is None or loop.created:
-                return Command(goto=again, update=noted(advice.text, chat))
+            if missing or not (loop := runs[name].loop) or loop.created:
+                return Command(goto=again, update=noted(advice.text))
         verdict = await runs[name].verdict(output)
         if isinstance(verdict, Again):
-            return Command(goto=again, update=noted(verdict.feedback or AGAIN, chat))
+            return Command(goto=again, update=noted(verdict.feedback or AGAIN))
         run = runs.pop(name)
         await run.learn(ends=_ends(verdict))
         if run.best in (None, output):
@@ -245,7 +244,7 @@ def judge_node(
         best = [RemoveMessage(last.id), AIMessage(_text(run.best))] if chat else run.best
         return Command(goto=done, update={answer: best})
 
-    def noted(text: str, chat: bool) -> dict[str, Any]:
+    def noted(text: str) -> dict[str, Any]:
         note = [HumanMessage(text, additional_kwargs={SOURCE: OURS})] if text else []
         return {answer: note} if chat else {feedback: text}
 
@@ -266,7 +265,7 @@ async def _begun(open: Callable[[str, str], HostRun], id: str, task: str) -> tup
 def _run_id(config: RunnableConfig, otherwise: str) -> str:
     """Return the id of the run in a thread; agents inside an agent have ids of their own."""
     held = config.get("configurable", {})
-    id = str(held.get("thread_id") or otherwise)[:LONGEST]
+    id = str(held.get("thread_id") or otherwise)[:150]  # a loop's id has at most 200
     parent = str(held.get("checkpoint_ns", "")).rpartition("|")[0]
     return f"{id}:{_digest(parent)}" if parent else id
 
