@@ -20,9 +20,6 @@ BIN = Path(PYTHON).parent
 # Those of these that hold Python are checked for types; style is checked everywhere.
 FOLDERS = ("src", "scripts", "tests", "bench", "examples")
 CODE = [name for name in FOLDERS if any((ROOT / name).rglob("*.py"))]
-# The public face is typed completely, as a user's type checker sees it; pyright looks for heedful
-# where the first `python` on the PATH would.
-VERIFY = ("--verifytypes", "heedful", "--ignoreexternal")
 
 
 def script(name: str) -> tuple[str, ...]:
@@ -34,7 +31,7 @@ def script(name: str) -> tuple[str, ...]:
 CHECKS: dict[str, tuple[str, ...]] = {
     "docs": script("run_docs"),
     "types": (PYTHON, "-m", "mypy", *CODE),
-    "public-types": (str(BIN / "pyright"), *VERIFY),
+    "public-types": script("public_types"),
     "imports": (str(BIN / "lint-imports"), "--no-logo"),
     "coverage": script("room_coverage"),
     "style": (PYTHON, "-m", "ruff", "check", "."),

@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, NotRequired, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -39,26 +39,25 @@ from heedful.models.contract import usage_of
 from heedful.traces.episode import Ended, Event
 
 T = TypeVar("T")
-Request = types.ModelRequest[Any]
-Answer = types.ModelResponse[Any]
-Response = Answer | types.ExtendedModelResponse[Any]
-ToolCall = types.ToolCallRequest
-Result = ToolMessage | Command[Any]
-Update = dict[str, Any] | None
+Request: TypeAlias = types.ModelRequest[Any]
+Answer: TypeAlias = types.ModelResponse[Any]
+Response: TypeAlias = Answer | types.ExtendedModelResponse[Any]
+ToolCall: TypeAlias = types.ToolCallRequest
+Result: TypeAlias = ToolMessage | Command[Any]
+Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 SOURCE, OURS = "lc_source", "heedful"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once: the limit
 # raises an error outside the agent, and no later hook runs.
 LAST_STEPS = 3
-AGAIN = "This answer was not accepted. Try again."
 
 
 class HeedfulState(AgentState[Any]):
     """The state of an agent, with what heedful keeps about the run; callers do not see it."""
 
-    heedful: NotRequired[Annotated[dict[str, Any], types.PrivateStateAttr]]
-    remaining_steps: NotRequired[Annotated[int, types.PrivateStateAttr, RemainingStepsManager]]
+    heedful: Annotated[dict[str, Any], types.PrivateStateAttr]
+    remaining_steps: Annotated[int, types.PrivateStateAttr, RemainingStepsManager]
 
 
 class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
@@ -75,9 +74,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         super().__init__()
-        self.host, self.hold_back, self.tools = host, hold_back, []
+        self.host: Host = host
+        self.hold_back: bool = hold_back
+        self.tools: Sequence[Any] = ()
         # To open a loop again before its first attempt would count lessons that nobody was shown.
-        self.runs = lru_cache(256)(host.run)
+        self.runs: Callable[[str, str], HostRun] = lru_cache(256)(host.run)
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -155,8 +156,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return {OURS: held}
 
     async def _study(self, state: Mapping[str, Any]) -> None:
-        run = self._run(state) if state.get("remaining_steps", LAST_STEPS) < LAST_STEPS else None
-        if run is not None:
+        if state.get("remaining_steps", LAST_STEPS) < LAST_STEPS and (run := self._run(state)):
             await self.host.guarded("learn before the limit of steps", run.study(), None)
 
     async def _before(self, run: HostRun, request: ToolCall) -> tuple[Advice, ToolMessage | None]:
@@ -186,7 +186,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if isinstance(verdict, Again) and now:
             held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
             about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
-            said = HumanMessage(verdict.feedback or AGAIN, additional_kwargs=about)
+            said = HumanMessage(verdict.feedback or "Try again.", additional_kwargs=about)
             return {"messages": [said], "jump_to": "model", OURS: held}
         events = [Event("llm_response", _text(output))] if answer else []
         await run.learn(*events, ends=_ends(verdict))
@@ -236,7 +236,7 @@ def judge_node(
                 return Command(goto=again, update=noted(advice.text))
         verdict = await runs[name].verdict(output)
         if isinstance(verdict, Again):
-            return Command(goto=again, update=noted(verdict.feedback or AGAIN))
+            return Command(goto=again, update=noted(verdict.feedback or "Try again."))
         run = runs.pop(name)
         await run.learn(ends=_ends(verdict))
         if run.best in (None, output):

@@ -1,0 +1,36 @@
+"""Fail if the type of a public name is unknown or ambiguous for a user's type checker.
+
+Left out are modules under heedful.integrations that need a framework that is not installed here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
+# Modules under heedful.integrations, and the package that each needs.
+NEEDS = {"langchain": "langchain"}
+
+
+def main() -> int:
+    """Print the names; return 1 if there is one."""
+    ran = subprocess.run([BIN / "pyright", *VERIFY], capture_output=True, text=True, check=False)
+    absent = [
+        f"heedful.integrations.{name}." for name, need in NEEDS.items() if not find_spec(need)
+    ]
+    found = 0
+    for symbol in json.loads(ran.stdout)["typeCompleteness"]["symbols"]:
+        known = symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]
+        if symbol["isExported"] and not (known or symbol["name"].startswith(tuple(absent))):
+            found += 1
+            print(symbol["name"], *(one["message"] for one in symbol["diagnostics"]), sep="\n  ")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
