@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from langchain.agents import create_agent
@@ -24,31 +25,24 @@ class Scripted(GenericFakeChatModel):
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self
 
-    def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> Any:
+    def _generate(self, messages: list[BaseMessage], *rest: Any, **options: Any) -> Any:
         self.prompts.append("\n".join(str(one.text) for one in messages))
-        return super()._generate(messages, *args, **options)
+        return super()._generate(messages, *rest, **options)
+
+
+def message(number: int, turn: Turn | AIMessage) -> AIMessage:
+    if isinstance(turn, ModelDown):
+        raise turn
+    if isinstance(turn, Call):
+        call = {"name": "shell", "args": {"command": turn.command}, "id": f"call-{number}"}
+        return AIMessage("", tool_calls=[call])
+    return AIMessage(turn.text) if isinstance(turn, Say) else turn.model_copy()
 
 
 def scripted(script: Sequence[Any]) -> Scripted:
-    """Return a model that takes the turns in order, and repeats the last."""
-
-    def turns() -> Iterator[AIMessage]:
-        number = 0
-        while True:
-            turn = script[min(number, len(script) - 1)]
-            number += 1
-            match turn:
-                case Say(text):
-                    yield AIMessage(text)
-                case Call(command):
-                    call = {"name": "shell", "args": {"command": command}, "id": f"call-{number}"}
-                    yield AIMessage("", tool_calls=[call])
-                case ModelDown():
-                    raise turn
-                case _:
-                    yield turn.model_copy()
-
-    return Scripted(messages=turns(), prompts=[])
+    """Return a model that takes turns or messages in order, and repeats the last."""
+    turns = enumerate(chain(script, repeat(script[-1])))
+    return Scripted(messages=(message(*one) for one in turns), prompts=[])
 
 
 def shell_tool(commands: list[str], results: Mapping[str, str | Exception]) -> Any:
@@ -66,29 +60,20 @@ def shell_tool(commands: list[str], results: Mapping[str, str | Exception]) -> A
     return shell
 
 
-def agent_of(model: Scripted, host: Host, *, hold_back: bool = False, **options: Any) -> Any:
-    """Return an agent as a user of the middleware sets it up."""
-    errors = ToolErrorMiddleware(lambda error, _: str(error))
-    middleware: Any = [HeedfulMiddleware(host, hold_back=hold_back), errors]
-    return create_agent(model, middleware=middleware, **options)
+def agent_of(model: Scripted, middleware: HeedfulMiddleware, **options: Any) -> Any:
+    errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
+    return create_agent(model, middleware=[middleware, errors], **options)
 
 
 class LangChain:
-    """An agent of `create_agent` with the middleware."""
-
     name = "langchain"
 
     async def drive(
-        self,
-        host: Host,
-        task: str,
-        script: Sequence[Turn],
-        *,
-        id: str,
-        results: Mapping[str, str | Exception] = {},
+        self, host: Host, task: str, script: Sequence[Turn], *, id: str, results: Any = None
     ) -> Driven:
         model, commands = scripted(script), list[str]()
-        agent = agent_of(model, host, tools=[shell_tool(commands, results)])
+        tools = [shell_tool(commands, results or {})]
+        agent = agent_of(model, HeedfulMiddleware(host), tools=tools)
         config: Any = {"configurable": {"thread_id": id}}
         state = await agent.ainvoke({"messages": [("user", task)]}, config)
         return Driven(str(state["messages"][-1].text), model.prompts, commands)
