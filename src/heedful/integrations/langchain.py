@@ -74,9 +74,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         super().__init__()
-        self.host: Host = host
-        self.hold_back: bool = hold_back
-        self.tools: Sequence[Any] = ()
+        self.host, self.hold_back, self.tools = host, hold_back, ()
         # To open a loop again before its first attempt would count lessons that nobody was shown.
         self.runs: Callable[[str, str], HostRun] = lru_cache(256)(host.run)
 
@@ -138,8 +136,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def _run(self, state: Any) -> HostRun | None:
         """Return the open run of a state."""
-        held = _held(state)
-        return self.runs(held["id"], held["task"]) if held.get("open") else None
+        return self.runs(held["id"], held["task"]) if (held := _held(state)).get("open") else None
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         if not (said := _said(state["messages"])):
