@@ -128,7 +128,9 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
             log.error("%s: %s", problem.code, line)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
-            fields = {name: scope["state"].get(name) for name in names}
+            plain = scope["state"].get("plain")
+            sent = (plain if isinstance(plain, dict) else {}) | scope.get("path_params", {})
+            fields = {one: sent[one] if isinstance(sent.get(one), str) else None for one in names}
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     title = problem.code.replace("_", " ").capitalize()

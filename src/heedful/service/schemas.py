@@ -253,11 +253,10 @@ def loop_record(stored: StoredLoop) -> Document:
 
 def explanation_record(why: Explanation) -> Document:
     """Return why a loop continued and why it stopped, as a text and in parts."""
-    changes = list(map(str, why.would_change))
     return {
         "text": str(why),
         "lines": why.lines,
-        "would_change": changes,
+        "would_change": list(map(str, why.would_change)),
         "otherwise": why.otherwise,
     }
 
