@@ -13,6 +13,7 @@ from collections.abc import Collection
 from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
+from sys import intern
 from typing import Any
 
 # docs/secrets.md lists what is found. What would find too much was measured on 60,000 ordinary
@@ -174,6 +175,7 @@ _PLACED = (
 )
 # Parts of a word of at least `_WORD` characters.
 _WORD = 16
+_LONG_WORD = re.compile(rf"\S{{{_WORD},}}+")
 _IN_LONG = (
     ("putty-user-key", "private_key", _PRIVATE_KEY),
     ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
@@ -262,7 +264,7 @@ def redact(text: str) -> str:
     if text.isidentifier():
         return text if len(text) < _WORD else _mark_issued(text)
     lower = text.lower()
-    long = {word for word in text.split() if len(word) >= _WORD} if len(text) >= _WORD else ()
+    long = set(_LONG_WORD.findall(text))
     named = any(map(lower.__contains__, _NAMED))
     for rows in (_PLACED, _IN_LONG if long else (), _WITH_NAME if named else ()):
         for word, kind, pattern in rows:
@@ -347,7 +349,8 @@ def _begun(form: str) -> str:
 
 def _marked(found: re.Match[str]) -> str:
     name, quote, quoted, bare = found.groups()
-    return found[0] if quoted is bare else f"{name}{quote or ''}[redacted: assigned]"
+    # Interned, because a text may have the same name many times.
+    return found[0] if quoted is bare else intern(f"{name}{quote or ''}[redacted: assigned]")
 
 
 def _mark_random(found: re.Match[str]) -> str:
