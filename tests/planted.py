@@ -50,7 +50,8 @@ def _filled(form: str) -> tuple[str, list[str]]:
             made.append(some(_ALPHABETS[name], int(length)))
         return made[-1]
 
-    return re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form).replace("\\n", "\n"), made
+    text = re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form)
+    return text.replace("\\n", "\n").replace("\\|", "|"), made
 
 
 def _rows(heading: str) -> list[tuple[list[str], str]]:

@@ -88,6 +88,12 @@ def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
         "a secret: no",
         "10:30@home",
         "password: required",
+        "the password: see the vault",
+        "password: set it before the first login",
+        "the api key is required, the token is new",
+        "token: str, token: IDENT42, token=2024-01-01",
+        "encryption key: AES-256, root key: 4096-bit",
+        '{"token": {"type": "string"}}',
         "password: incorrect, secret: not found",
         "The secret: kindness matters",
         "the secretary: Jane4Smith",
@@ -206,10 +212,25 @@ def test_data_names_its_values_in_many_ways() -> None:
         {"name": "DB_PASSWORD", "value": "hunter"},
         {"key": "db.password", "value": {"stringValue": "hunter"}},
         {"password": {"value": "hunter", "kind": "text"}},
+        {"secret": {"a": {"b": ["hunter2hunter2"]}}},
+        {"cookies": {"sid": "hunter2hunter2"}},
+        {
+            "key": "secret",
+            "value": {"kvlistValue": {"values": [{"key": "a", "value": "hunter2x9"}]}},
+        },
+        {"key": "secrets", "value": {"arrayValue": {"values": [{"bytesValue": "hunter"}]}}},
         ["serve", "--password", "hunter"],
     ):
         clean = str(redact_data(data))
         assert assigned in clean
         assert "hunter" not in clean
-    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"]]
+    schema = {"type": "string", "minLength": 8, "$ref": "#/components/Token2", "format": "int64"}
+    nested = {
+        "name": "db-secret-1",
+        "made": "2024-01-01T00:00:00Z",
+        "path": "/etc/x2",
+        "n": "Sha256",
+    }
+    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"], {"token": schema}]
+    plain.append({"secret": nested, "password": schema})
     assert redact_data(plain) == plain
