@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import redact as redaction
 from heedful.redact import redact, redact_data
-from tests.planted import ASSIGNED, LEFT, PLACED, TOKENS, left
+from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
 KEY = TOKENS["aws_key"][0]
@@ -72,6 +73,16 @@ def test_a_password_in_an_address_goes_whatever_the_user_is_called(user: str) ->
 def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
     length = 32 if begin == "key-" else 40
     assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
+
+
+@pytest.mark.parametrize(("kind", "text", "secrets", "found"), KINDS)
+def test_kinds_of_secrets_in_their_surroundings(
+    kind: str, text: str, secrets: list[str], found: bool
+) -> None:
+    data = text.removeprefix("json:")
+    clean = redact(text) if data is text else json.dumps(redact_data(json.loads(data)))
+    assert secrets, kind
+    assert found == (not any(left(secret, clean) for secret in secrets)), clean
 
 
 @pytest.mark.parametrize("text", LEFT)
