@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
@@ -73,7 +73,7 @@ READABLE = AfterValidator(_loop_name)
 LoopName = Annotated[Name, READABLE]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Plain = Annotated[Any, AfterValidator(_not_too_deep)]  # JSON data as it was read, not a copy
 Document = dict[str, Any]
 Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 

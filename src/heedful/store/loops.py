@@ -377,11 +377,11 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry) -> bool:
     """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents differ."""
     if entry.attempt is None:
         return True
+    value = dump(entry.value)  # before the attempt, so that fewer copies exist at a time
     attempt = redact_data(codec.to_document(entry.attempt))
     key = {"loop": n, "number": attempt["number"]}
-    bare = {**attempt, "candidate": {"digest": attempt["candidate"]["digest"]}}
-    text, value = _json(attempt["candidate"].get("text")), dump(entry.value)
-    content = {"record": _json(bare), "text": "" if text == value else text, "value": value}
+    text = _json(attempt["candidate"].pop("text", None))
+    content = {"record": _json(attempt), "text": "" if text == value else text, "value": value}
     known = db.select("record, text, value", "attempt", key)
     if not known:
         db.insert("attempt", {**key, **content, "via": db.actor.via, "created": now})
