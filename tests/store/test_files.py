@@ -7,12 +7,14 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreUnavailable
+from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.store import lessons, loops, sqlite
 from heedful.store import store as store_module
 from heedful.store.sqlite import in_file
@@ -61,6 +63,23 @@ async def test_a_newer_schema_is_left_alone(path):
         with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
             await attempt(path)
     assert path.read_bytes() == before
+
+
+async def test_no_secret_in_a_memory_key_is_stored(path):
+    one, secret = report("a", 1), "sk-proj-" + "a1B2" * 12
+    with opened(path) as store:
+        one = replace(one, head=replace(one.head, memory_key=f"of {secret}"))
+        await store.write(SCOPE, loops.commit, one, "me")
+    ((key,),) = rows(path, "select memory_key from loop")
+    assert (key[:3], secret in key) == ("of ", False)
+
+
+@pytest.mark.parametrize("gone", ["alter table loop drop column context", "drop table refused"])
+async def test_a_schema_that_does_not_fit_says_what_to_do(path, gone):
+    database(path, gone)
+    with opened(path) as store, pytest.raises(StoreOlder, match="an unreleased heedful .*export"):
+        await store.write(SCOPE, loops.commit, report("a", 1), "me")
+        await Memory(store).remember("k", "text")
 
 
 async def test_another_database_is_left_alone(tmp_path):
