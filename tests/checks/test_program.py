@@ -349,7 +349,7 @@ def test_cancelling_kills_the_program_at_once(tmp_path, monkeypatch):
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(check(program, CONTEXT))
-        while not (notes := [*tmp_path.glob("*/note")]):
+        while not (notes := [*tmp_path.glob("*/note")]):  # noqa: ASYNC110 - a file tells of nothing
             await asyncio.sleep(0.01)
         with notes[0].open() as file:
             task.cancel()
