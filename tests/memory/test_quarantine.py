@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from heedful.drive.report import open_loop
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Reflection, Scope
@@ -15,7 +16,8 @@ from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import exposures, loops
+from heedful.store.store import Actor, Effects
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened
@@ -230,6 +232,26 @@ async def test_words_and_example_of_others_stay_theirs(memory):
     await memory.quarantine.revoke("linter", by="ann")
     (one,) = await memory.recall("a guess")  # which nobody speaks over any more
     assert (one.lesson, one.seen) == ("A guess.", 1)
+
+
+async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memory):
+    small = Memory(memory.store, max_entries=1)
+    for accepted in ("1 kg", "2 kg"):
+        made: Any = {"example": replace(WEIGHT, accepted=accepted), "trust": "model"}
+        await small.remember("u", "x", lesson="Units!", **made)
+    assert await rows(memory, "select 1 from example where id = 1") == []
+    assert (await memory.remember("u", "x", trust="tool", source="page")).seen == 3
+
+
+async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
+    for key in ("key:0f", "key:1e"):
+        with Effects(actor=Actor(key)):
+            await open_loop(f"of {key}", "Weigh it.", store=memory.store)
+            about = f"of {key}", key, {"reasoning": {"overridden_by": key}}
+            await memory.store.write(Scope(), loops.note, *about)
+    await memory.quarantine.revoke("key:0f", by="ann")
+    left = [await memory.store.read(Scope(), loops.notes, key) for key in ("key:0f", "key:1e")]
+    assert left == [{}, {"reasoning": {"overridden_by": "key:1e"}}]
 
 
 async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):

@@ -114,13 +114,12 @@ class NewLoop(Body):
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
-_Amount = Annotated[float, Field(ge=0, le=record.LARGEST)]
 _Score = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 _Usage = Annotated[
     record.Usage,
     Shape(
         **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
-        **dict.fromkeys(("cost", "seconds"), _Amount),
+        **dict.fromkeys(("cost", "seconds"), Annotated[float, Field(ge=0, le=record.LARGEST)]),
     ),
 ]
 _Finding = Annotated[

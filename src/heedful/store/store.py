@@ -441,7 +441,6 @@ def short(data: bytes) -> str:
 
 
 Extra = Callable[[Db], None]
-RecordEffect = Callable[[Db, int, Mapping[str, Any]], None]
 Commit = Callable[[Work[T]], Awaitable[T]]
 
 
@@ -456,7 +455,7 @@ class Effects:
 
     def __init__(
         self,
-        record: RecordEffect | None = None,
+        record: Callable[[Db, int, Mapping[str, Any]], None] | None = None,
         known: Sequence[Mapping[str, Any]] = (),
         actor: Actor = IN_PROCESS,
     ) -> None:
