@@ -170,30 +170,6 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
         asyncio.run(scenario())
 
 
-async def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
-    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
-                          source="page")  # fmt: skip
-    await memory.quarantine.release([1], by="ann")
-    shown = await learns(memory, "loop", SIMILAR, "9", "9 kg")
-    assert shown == (1,)
-    (learnt,) = await rows(memory, "select max(id) from example")
-    await memory.remember("v", "made of it", derived_from=learnt, source="notes")
-    await memory.remember("w", "its own", example=replace(WEIGHT, task="name a river"))
-    assert len(await memory.recall(SIMILAR)) == 2
-    counted = await memory.quarantine.revoke("page", dry_run=True)
-    assert counted == RevocationResult(examples=3, lessons=3, sightings=3)
-    assert len(await memory.recall(SIMILAR)) == 2  # only counted
-    assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
-    assert await memory.recall(SIMILAR) == []
-    assert (await memory.count(), await memory.recall("made of it")) == (1, [])
-    assert await rows(memory, "select example from origin where source = 'page'") == []
-    assert await rows(memory, "select * from lineage") == []
-    assert await rows(memory, "select id from occurrence where source in ('page', 'notes')") == []
-    (ruling, _) = await memory.store.read(memory.scope, exposures.rulings, 9)
-    assert (ruling["action"], ruling["subject"], ruling["by"]) == ("revoke", "page", "ann")
-    assert RevocationResult(**ruling["record"]) == counted
-
-
 async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
     for trust in ("external", "model", "operator", "measured"):
@@ -201,19 +177,6 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
     (one,) = await memory.recall(SIMILAR)
     assert (one.seen, one.example) == (1, WEIGHT)
-
-
-async def test_who_raises_a_text_answers_for_it(memory):
-    for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
-        await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
-                              source=source)  # fmt: skip
-    assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
-    (one,) = await memory.recall(SIMILAR)
-    assert (one.lesson, one.seen) == ("lesson 1", 1)
-    await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
-    removed = await memory.quarantine.revoke("handbook", by="ann")
-    assert (removed.examples, removed.lessons, removed.sightings) == (1, 1, 1)
-    assert (await memory.recall(SIMILAR), await memory.count()) == ([], 0)  # it has no other words
 
 
 async def test_words_and_example_of_others_stay_theirs(memory):
@@ -280,17 +243,6 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     )
     assert answers == []
     assert await memory.count() == 1
-
-
-async def test_revoking_a_loop_removes_what_it_taught_and_what_came_of_that(memory):
-    tasks = [f"convert the weight of parcel {n} to kilograms" for n in range(3)]
-    for n, task in enumerate(tasks):
-        await learns(memory, f"loop {n}", task, str(n), f"{n} kg")
-    parents = await rows(memory, "select child, parent from lineage order by child")
-    assert (2, 1) in parents
-    removed = await memory.quarantine.revoke("loop:loop 1", by="ann", why="its check was wrong")
-    assert removed.examples == (2 if (3, 2) in parents else 1)
-    assert 1 in {id for (id,) in await rows(memory, "select id from example")}
 
 
 @pytest.mark.parametrize(("source", "by", "kind"), [

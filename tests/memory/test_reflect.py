@@ -666,11 +666,3 @@ async def test_the_trust_that_an_operator_states_counts_for_reflections():
     assert made is not None
     assert (made.state, made.trust) == ("candidate", "model")
     await memory.store.close()
-    memory = heedful.Memory(":memory:")
-    held = await reflect(MENDED, memory=memory)
-    assert held is not None
-    assert held.state == "quarantined"
-    await memory.set_trust("user", "operator", by="ann", waiting=True)
-    released = await memory.set_trust("tool:price", "measured", by="ann", waiting=True)
-    assert len(released) == len(held.stored)
-    await memory.store.close()

@@ -474,10 +474,6 @@ class Effects:
     def __exit__(self, *_: object) -> None:
         _effects.reset(self._token)
 
-    def also(self, extra: Extra) -> None:
-        """Run `extra` in the same transaction as the next write of this call."""
-        self._extras.append(extra)
-
     async def write(self, of: Callable[..., T], work: Work[T], commit: Commit[T]) -> T:
         """Return the stored result of the function `of`; the first time, run and commit `work`."""
 
@@ -520,7 +516,7 @@ def also(extra: Extra) -> None:
     current = _effects.get()
     if current is None:
         raise LookupError("no call runs here; use `also` within `with Effects()`")
-    current.also(extra)
+    current._extras.append(extra)
 
 
 @cache
