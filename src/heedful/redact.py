@@ -384,7 +384,7 @@ _BELOW = "\0"  # the key of what is nested below the name of a secret
 # A value with such a key is a secret if it is neither words and numbers nor a time, path or URL.
 _NESTED = re.compile(
     r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])(?!(?>(?:[A-Z]{1,5}[a-z]+|(?<![a-zA-Z\d])(?:[a-z]+|[A-Z]+"
-    r"(?![a-z]))|\d{1,6}(?![a-z])|[-_./:#]|(?<=\d)[TZ])++)\Z)[\w.+/~=@!#%&-]{8,}\Z"
+    r"(?![a-z]))|\d{1,6}(?![a-z])|[-_./:#]|(?<=\d)[TZ])+)\Z)[\w.+/~=@!#%&-]{8,}\Z"
 )
 _VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
 
