@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -50,7 +50,8 @@ def _filled(form: str) -> tuple[str, list[str]]:
             made.append(some(_ALPHABETS[name], int(length)))
         return made[-1]
 
-    return re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form).replace("\\n", "\n"), made
+    text = re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form)
+    return text.replace("\\n", "\n").replace("\\|", "|"), made
 
 
 def _rows(heading: str) -> list[tuple[list[str], str]]:
@@ -125,3 +126,37 @@ def left(secret: str, clean: bytes | str) -> str:
     """A part of the secret that is left in a text; "" without one."""
     text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
     return next((part for part in parts(secret) if part in text), "")
+
+
+def _kinds() -> Iterator[tuple[str, str, list[str], bool]]:
+    alphabets = {
+        "l": LOWER,
+        "u": f"{UPPER}234567",
+        "h": HEX,
+        "d": DIGITS,
+        "b": URL,
+        "s": f"{WORD}+/",
+    }
+    for line in (Path(__file__).parent / "kinds.txt").read_text("utf-8").splitlines():
+        kind, _, text = line.removeprefix("- ").partition("\t")
+        random = Random(kind)
+
+        def fill(brace: re.Match[str], random: Random = random) -> str:
+            made = random.choices(alphabets.get(brace[1], WORD), k=int(brace[2]))
+            # A digit, and letters of both cases, near the end.
+            end = "".join(random.choice(some) for some in ("abc", "XYZ", "2345"))
+            return "".join(made[:-3]) + end if brace[1] in "ab" and len(made) > 5 else "".join(made)
+
+        text = re.sub(r"\{([aluhdbs])(\d+)\}", fill, text).replace("⏎", "\n")
+        secrets = [
+            part
+            for secret in re.findall("«(.*?)»", text, re.DOTALL)
+            for part in re.split(r"\\n|\s+", secret)
+            if len(part) > 1 and not re.search("-----|^BEGIN|^END|PRIVATE|^KEY", part)
+        ]
+        if not line.startswith("#"):
+            yield kind, re.sub("[«»]", "", text), secrets, line[:2] != "- "
+
+
+KINDS = tuple(_kinds())
+"""Name, text, parts of the secrets in it, whether they are found."""

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import open_store
 from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing_of, triggers
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts
 from heedful.testing import history
-from tests.drive.support import FOUR, reread, session
+from tests.drive.support import FOUR
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
 
@@ -100,24 +99,6 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
 
 
 # -- as a store keeps it
-
-
-async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
-    store = open_store(str(tmp_path / "a.db"))
-    policy = Policy((MaxAttempts(3),))
-    result = await session(store, "x", "y", "z", policy=policy).finish()
-    stored = await reread(store)
-    assert [one.attempt for one in stored.decisions] == [1, 2, 3]
-    assert stored.verdicts == tuple(one.verdict for one in stored.decisions)
-    assert stored.verdicts[-1] == result.verdict
-    for one in stored.decisions:
-        assert one.standing == standing_of(result.loop.upto(one.attempt), policy)
-        assert stored.created <= one.decided <= one.at <= stored.updated
-    assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
-    told = reasoning(stored.loop, stored.decisions)
-    assert [one.rerun for one in told] == [0, 1, 2]
-    assert [one.decided for one in told] == ["again", "again", "stopped"]
-    await store.close()
 
 
 # -- what was counted in loops before it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import redact as redaction
 from heedful.redact import redact, redact_data
-from tests.planted import ASSIGNED, LEFT, PLACED, TOKENS, left
+from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
 KEY = TOKENS["aws_key"][0]
@@ -74,6 +75,16 @@ def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
     assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
 
 
+@pytest.mark.parametrize(("kind", "text", "secrets", "found"), KINDS)
+def test_kinds_of_secrets_in_their_surroundings(
+    kind: str, text: str, secrets: list[str], found: bool
+) -> None:
+    data = text.removeprefix("json:")
+    clean = redact(text) if data is text else json.dumps(redact_data(json.loads(data)))
+    assert secrets, kind
+    assert found == (not any(left(secret, clean) for secret in secrets)), clean
+
+
 @pytest.mark.parametrize("text", LEFT)
 def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
     assert redact(text) == text
@@ -88,6 +99,12 @@ def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
         "a secret: no",
         "10:30@home",
         "password: required",
+        "the password: see the vault",
+        "password: set it before the first login",
+        "the api key is required, the token is new",
+        "token: str, token: IDENT42, token=2024-01-01",
+        "encryption key: AES-256, root key: 4096-bit",
+        '{"token": {"type": "string"}}',
         "password: incorrect, secret: not found",
         "The secret: kindness matters",
         "the secretary: Jane4Smith",
@@ -206,10 +223,25 @@ def test_data_names_its_values_in_many_ways() -> None:
         {"name": "DB_PASSWORD", "value": "hunter"},
         {"key": "db.password", "value": {"stringValue": "hunter"}},
         {"password": {"value": "hunter", "kind": "text"}},
+        {"secret": {"a": {"b": ["hunter2hunter2"]}}},
+        {"cookies": {"sid": "hunter2hunter2"}},
+        {
+            "key": "secret",
+            "value": {"kvlistValue": {"values": [{"key": "a", "value": "hunter2x9"}]}},
+        },
+        {"key": "secrets", "value": {"arrayValue": {"values": [{"bytesValue": "hunter"}]}}},
         ["serve", "--password", "hunter"],
     ):
         clean = str(redact_data(data))
         assert assigned in clean
         assert "hunter" not in clean
-    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"]]
+    schema = {"type": "string", "minLength": 8, "$ref": "#/components/Token2", "format": "int64"}
+    nested = {
+        "name": "db-secret-1",
+        "made": "2024-01-01T00:00:00Z",
+        "path": "/etc/x2",
+        "n": "Sha256",
+    }
+    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"], {"token": schema}]
+    plain.append({"secret": nested, "password": schema})
     assert redact_data(plain) == plain

@@ -15,16 +15,16 @@ from itertools import groupby
 from math import log2
 from typing import Any
 
-# docs/secrets.md lists what is found. What would find too much was measured on 60,000 ordinary
-# texts (9 MB) and 2,200 source files.
-# Public addresses are left alone: 11 % of 16,000 log lines have one. Hexadecimal in quotes counts
-# only after a key or token: all others were digests, ids and alphabets. Base64 in quotes counts
-# only with letters of both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
+# docs/secrets.md lists what is found, and how often ordinary texts are marked. Public addresses are
+# left alone: 11 % of 16,000 log lines have one. Hexadecimal in quotes counts only after a key or
+# token: all others were digests, ids and alphabets. Base64 in quotes counts only with letters of
+# both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
 
 # Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
 # fixed letter and continues with one class of characters, so a text is read in time linear in its
 # length. "<" means that no letter or digit precedes the pattern.
 _CLASSES = {"a": "[A-Za-z0-9]", "h": "[0-9a-f]", "i": r"[\w-]", "l": "[a-z0-9]", "u": "[A-Z0-9]"}
+_CLASSES["C"] = r"(?=[\w/%.-]{0,60}\d[\w/%.-]{0,60}[A-Z\d])[\w/%.-]{20,}"
 _CLASSES["P"] = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"  # the hash of a password
 _ISSUED = r"""
 aws_key A(?:KIA|SIA|BIA|CCA|3T\u)\u{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
@@ -74,11 +74,11 @@ password_hash md5<\h{32}(?!\w) {(?i:S?SHA\d{0,3})\}[\w+/]{16,}+={0,2}
  $(?:[1-9yPHS]|2[abxy]|14|gy|s2|apr1|argon2[id]{1,2}|pbkdf2\i{0,9}|scrypt|md5)\$\P
  $\d{1,8}\$[\w./+=]{1,64}\$\P $\d{4,8}:\P $[\w./+]{6,64}\$\h{64,}
 jwt eyJ<\i{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
-signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,}
+signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,} Signature=[\w~%+/-]{40,}+={0,2}
+ ?code=\C &code=\C
 """
 # Every token has such a part; few ordinary words have one, and only these are searched.
 _RUN = r"(?:(?=[a-z_.=~-]{0,40}+[A-Z\d])|(?=[a-z]{2,9}[_-][\w-]{20}))[\w.=~+-]{16,}+"
-_LONG = re.compile(r"\S{8}")
 
 # Code and prose also assign to names of secrets. So without quotes a secret needs a digit or a
 # sign, or it follows "=" directly, as in settings and addresses, and is no name of a secret.
@@ -96,8 +96,8 @@ _NO_SECRET = (
 # Secrets recognised by the text before them: a word that the whole text must contain, the kind, and
 # a pattern with a group for the text before the secret. A match without this group stays.
 _PRIVATE_KEY = (
-    r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
-    r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+    r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}(?:PRIVATE KEY(?: BLOCK)?|[\w ]{0,30}key V1) ?-{4,5}"
+    r"(?>(?:[^-]++|-(?!---))*)(?:-{4,5} ?END [\w ]{1,40}-{4,5})?"
     r"|PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z))"
 )
 # A password ends at the last "@" before the path. It may contain "/", but not after a port.
@@ -119,33 +119,37 @@ _COMPARED = (
     r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
     r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
 )
-_CLOUDANT = (
-    r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
-    r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
-)
 _OPTION = (
     r"(-(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?>(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
     r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key))"
     rf"(?:\s{{1,3}}+[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
-    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED})"
+    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED}|(?!requires)[a-z]{{8,40}}+(?=\s{{1,3}}-))"
+)
+_CALLED = (
+    r"([sSdD](?i:(?:(?<=s)et_?|(?<=d)efine\W{1,3})\w{0,30}?(?:passw\w|secret|token|api_?key)"
+    r"\w{0,9}+|(?<=s)ecret-?str(?:ing)?\b)(?:(?<=[A-Z])[\"'],\s?|\(|\s{1,9})\\{0,3}[\"'])"
+    rf"{_NO_SECRET}[^\s\"'\\]{{6,}}+(?=\\{{0,3}}[\"'])"
+)
+_PIPED = (
+    r"(echo\s{1,3}(?:-\w\s{1,3})?[\"']?)(?!\$)[^\s\"'|]{4,80}(?=[\"']?\s{0,3}\|\s{0,3}(?:sudo\s-S"
+    r"|(?:sudo\s)?chpasswd|[^|\n]{0,80}?-stdin))"
 )
 _SQL = (
     r"([pPiI](?i:(?<=p)assword(?:\s{1,9}|\()'|(?<=i)dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?"
     r"by\s{1,9}(?:password\s{1,9})?(?:['\"]|(?=[\w$#]{1,40};))))"
-    rf"{_NO_SECRET}[^\s\"';)]{{4,}}+(?!['\"],)"
+    rf"{_NO_SECRET}(?:(?<=')[^'\n]{{6,64}}+(?=';)|[^\s\"';)]{{4,}}+(?!['\"],))"
 )
 # Four or more plain words, in quotes or up to the end of the line, that are no sentence.
 _PHRASE = (
     r"([pPmM](?i:(?<=m)nemonic|(?<=p)hrase(?:(?<=(?:pass|seed)phrase)|(?<=(?:pass|seed|very).phrase))"
-    r"|(?<=p)assword(?=\\{0,3}[\"']?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']))(?:\\{0,3}[\"'])?"
-    r"\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
+    r"|(?<=p)assword)(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
     r"(?=[a-zA-Z]{3,12}(?>(?:[ -][a-zA-Z]{3,12}){3,24})(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
     r"(?!(?:\w{1,12}[ -]){0,24}(?i:must|not|the|and|for|has|have|with|should|required|least|cannot"
-    r"|please|your|this|are|was|will|can|too|new|from|enter)\b)[a-zA-Z -]++"
+    r"|please|your|this|are|was|will|can|too|new|from|enter|see|user|use|is|to|of|in|or|by|on|if|it"
+    r"|as|no|be|only|same|string|none|invalid|incorrect|wrong|failed)\b)[a-zA-Z -]++"
 )
 # Programs, and their option for a password. The arguments before the option are skipped; without
 # the option they are the match, so that no argument is read twice.
-_FLAG = r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)"
 _COMMANDS = "|".join(
     rf"(?:{programs})(?=\s)(?>(?:\s{{1,9}}+(?!{option})"
     r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+)*)"
@@ -155,27 +159,24 @@ _COMMANDS = "|".join(
         (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
         (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", r"-p\s?"),
         ("sqlcmd|zip", r"-P\s?"),
-        (
-            "curl|https?|smbclient",
-            r"(?:-[auU]|--auth|--(?:proxy-)?user)[\s=]?[\"']?[^\s:%\"']{1,64}[:%]",
-        ),
+        ("curl|https?|smbclient", r"-(?:[auU]|-auth|-[a-z-]{0,6}user)[\s=]?[\"']?\S{1,64}?[:%]"),
         (r"redis-cli|ldap[a-z]{3,9}", r"-[awy]\s"),
         ("openssl", r"-pass\w{0,3}\spass:"),
     )
 )
 _PLACED = (
     ("private", "private_key", _PRIVATE_KEY),
+    ("static key", "private_key", _PRIVATE_KEY),
     ("://", "password_in_url", _IN_URL),
     ("auth", "authorization", _AUTHORIZATION),
     ("cookie", "cookie", _COOKIE),
     ("identified", "password", _SQL),
+    ("echo ", "password", _PIPED),
     ("mnemonic", "password", _PHRASE),
     ("phrase", "password", _PHRASE),
 )
-# Parts of a word of at least `_WORD` characters.
 _WORD = 16
-_IN_LONG = (
-    ("putty-user-key", "private_key", _PRIVATE_KEY),
+_IN_LONG = (  # parts of a word of at least `_WORD` characters
     ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
     (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
@@ -183,45 +184,40 @@ _IN_LONG = (
     ("q~", "cloud_key", r"()[\w.~]{3}\dQ~[\w.~-]{31,34}"),
     (".atlasv1.", "cloud_key", r"()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
 )
-# Only with the name of a secret.
-_WITH_NAME = (
-    ("=", "assigned", _COMPARED),
-    ("cl", "assigned", _CLOUDANT),
-    ("-", "password", _OPTION),
-    ("password", "password", _SQL),
-    ("password", "password", _PHRASE),
-)
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
 # owner, or if the value can only be a secret.
-_OWNERS = "api app bot key auth priv access client master account encryption private refresh "
-_OWNERS += "service session signing database db preshared subscription smtp admin root user require"
-_CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
-_SECRET_NAME = (
-    # The first letter, then the second, and the rest of either.
-    r"([pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or)?d|ssphrase|ssOWNED4)"
+_OWNERS = "api app bot key auth priv access client master account encryption private refresh env "
+_OWNERS += "service session signing database db preshared subscription smtp admin root user "
+_OWNERS += "require export"
+_CLOSED = r"(?>(?:\\{0,3}[\"'*`]|(?<=[\"'])\]){0,2})"
+_SECRET_NAME = (  # the first letter, then the second, and the rest of either
+    r"[pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or[dt]|d)|ssphrase|ssOWNED4)"
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
-    r"|[oO](?i:(?<=t.)kenOWNED5|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
-    rf"[\w-]{{0,24}}+{_CLOSED}(?=[\s:=!>,<])"
+    r"|[oO](?i:(?<=t.)ken(?:OWNED5|(?<![\w-].{5})(?=[\s\\\"'*`\]]{0,9}[:=][\s\\\"'`]{0,9}"
+    r"(?=[\w.+/~=-]{12})\d{0,20}+(?:[_-]?[A-Za-z][A-Za-z_-]{0,30}\d{1,20}+){2}))"  # mixed
+    r"|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
+    rf"[\w-]{{0,24}}+{_CLOSED}(?:\s(?:\[[\w*]{{1,24}}\]|\d)(?=:))?(?=[\s:=!>,<])"
     r"(?>(?<!-)>|\s{0,20}+(?::\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # its type
-    r"|[:=!]{1,3}>?\s{0,20}+"
+    r"|(?:[:=!]{1,3}>?|(?<=\s)is:?\s(?=[\"'`]?[^\s\"'`]{0,40}[\d!@#$]))\s{0,20}+"
+    r"(?:(?:\*\*|</\w{1,9}>|[|>][+-]?\s)\s{0,20}+)?`?"  # in Markdown, HTML and YAML
     # beside its name, as in {"name": …, "value": …}, also in XML
     r"|(?=[,<\\\"'vVsS]),?\s{0,20}+(?:</\w{1,20}>\s{0,20}+<|\\{0,3}[\"']?)(?i:value|string)"
     r"\\{0,3}[\"']?\s{0,20}+[:=>]\s{0,20}+|(?<=\s)(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)"
     # at the end of a line, as in settings and commands
     r"|(?<=[ \t])(?:\d )?(?!-|\w{1,64}=\w)(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z))))"
-    r"(?:\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?)?value)\\{0,3}[\"']\s{0,20}+:\s{0,20}+)?)"
+    r"(?>(?:\[?\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?|array)?values?)\\{0,3}[\"']\s*+:\s*+){0,4})"
 )
 _IN_QUOTES = (
-    rf"([bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
+    rf"[bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET}()(?:(?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
 _BARE = (
-    rf"{_NO_SECRET}({_SIGNED}"
-    r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
-    r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
+    rf"{_NO_SECRET}()(?:{_SIGNED}"
+    r"|(?:(?<=\w=)|(?<=\w>)(?=[\w-]{1,64}</))(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
+    r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++|[a-z]{20,64}+(?![\w.([]))"
     rf"|{_IN_WORD}{{64,}}+"
 )
 # The pattern also consumes a name with a long value that is not a secret; otherwise a value that
@@ -230,49 +226,54 @@ _ASSIGNED = rf"{_SECRET_NAME}(?:{_IN_QUOTES}|{_BARE})?"
 _KEYED = (
     r"([kKtTpP](?:[eE](?<=[kK].)[yY]|[oO](?<=[tT].)(?i:ken)|[aA](?<=[pP].)(?i:ss(?:word)?)"
     rf"|[wW](?<=[pP].)[dD]?)(?=[\\\"'\]\s:=!]){_CLOSED}"
-    r"(?:\s{0,20}+[:=!]{1,3}+>?\s{0,20}+|\s{1,20}+)(?:\\{0,3}[\"'`])?)"
+    r"(?:(?:\s\d)?\s{0,20}+[:=!]{1,3}+>?\s{0,20}+|[ \t]{1,20}+)(?:\\{0,3}[\"'`])?)"
     r"(?=[\w+/~-]{20})(?=[\w+/~-]{0,60}\d)(?:[\w-]{44}(?![\w-])|[0-9A-Za-z]{64}|[0-9a-fA-F]{32,}"
-    r"|(?=[\w+/~-]{0,60}[a-z])(?=[\w+/~-]{0,60}[A-Z])[\w+/~-]{20,}+={0,2})"
+    r"|(?=[\w+/~-]{0,60}[a-z])(?=[\w+/~-]{0,60}[A-Z])[\w+/~-]{20,}+={0,2})(?>(?:[\w+/~%=-]|\.\w)*)"
+)
+_WITH_NAME = (  # only with the name of a secret
+    ("", "assigned", _CALLED),
+    (
+        "login",
+        "password",
+        r"(machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)(?![{$[]|passw)\S{4,}",
+    ),
+    ("=", "assigned", _COMPARED),
+    ("-", "password", _OPTION),
+    ("password", "password", _SQL),
+    ("password", "password", _PHRASE),
+    ("", "assigned", _ASSIGNED),
+    ("", "assigned", _KEYED),
 )
 _NAMED = "pass pw secret contrase credential key token".split()
 _HEADERS = ("authorization", "cookie")
-_TELLS = re.compile("|".join((*_NAMED, *_HEADERS)), re.IGNORECASE)
+_TELLS = re.compile("|".join((*_NAMED, *_HEADERS, r"^auth\Z")), re.IGNORECASE)
 
-# Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character; and
-# 40 characters in quotes near a word about AWS keys.
+# Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character.
 _QUOTED = r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])"
 _CLOGC = [0.0, *(count * log2(count) for count in range(1, 513))]
 _MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
-_AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 
 
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are the tokens of common issuers, private keys, JSON web tokens, hashes of passwords,
-    passwords in URLs, commands and SQL, credentials in headers, and random strings in quotes. The
-    value after a name such as `password` or `api_key` is a secret if it has 6 or more characters
-    and is in quotes or contains a digit or a sign. In `name=value`, 8 letters are enough.
+    Recognised are tokens of common issuers, private keys, hashes of passwords, credentials in URLs,
+    headers, commands and SQL, and the values of names such as `password`; docs/secrets.md lists it.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
-    if len(text) < 2 * _WORD and not _LONG.search(text):
-        return text
-    if text.isidentifier():
+    if len(text) < 8 or text.isidentifier():
         return text if len(text) < _WORD else _mark_issued(text)
     lower = text.lower()
-    long = {word for word in text.split() if len(word) >= _WORD} if len(text) >= _WORD else ()
+    long = set(_compiled(rf"\S{{{_WORD},}}+").findall(text))
     named = any(map(lower.__contains__, _NAMED))
     for rows in (_PLACED, _IN_LONG if long else (), _WITH_NAME if named else ()):
         for word, kind, pattern in rows:
             if word in lower:
                 text = _mark_after(pattern, kind, text)
-    if " -" in lower and _compiled(_FLAG).search(text):
+    if " -" in lower and _compiled(r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)").search(text):
         text = _mark_after(_COMMANDS, "password", text)
-    if named:
-        text = _compiled(_ASSIGNED).sub(_marked, text)
-        text = _mark_after(_KEYED, "assigned", text) if long else text
     return _mark_tokens(text, long) if long else text
 
 
@@ -304,10 +305,7 @@ def _mark_after(pattern: str, kind: str, text: str) -> str:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
-    kinds = {"assigned", "password", *(kind for kind, _ in _issued())}
-    kinds.update(kind for _, kind, _ in _PLACED + _IN_LONG)
-    no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
-    pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
+    pattern = pattern.replace("OWNERS", "|".join(_OWNERS.split()))
     return re.compile(re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII)
 
 
@@ -315,17 +313,21 @@ def _owned(past: int) -> str:
     """Return a pattern for a position `past` characters after a name that is assigned a secret."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
-    ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
-    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]]){0,2})(?:[ \t]|\s{0,20}+[:=!>,<vV\"'\\]))"
-    return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
+    ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same)
+    # After a blank, as in "api key: …", only a long value counts.
+    long = r"(?=[\w\s\[\]*-]{0,30}?(?:=\S|(?:[:=]|\bis\b)\W{0,9}[^\s\"'`]{10}))"
+    ended = f"{ended.replace('_', '[_-]')}|{long}(?:{ended.replace('_', ' ')})"
+    assigned = r"(?=[\w-]{0,24}+(?>(?:\\{0,3}[\"'\]*`]){0,2})(?:[ \t]|\s{0,20}+[:=!>,<vV\"'\\]))"
+    return rf"(?<=[b-y _-].{{{past}}}){assigned}(?:{ended})"
 
 
 def _issued() -> list[tuple[str, str]]:
     forms = _ISSUED.strip()
     for name, chars in _CLASSES.items():
         forms = forms.replace(f"\\{name}", chars)
-    rows = (row.split() for row in re.split(r"\n(?! )", forms))
-    return [(kind, form) for kind, *forms in rows for form in forms]
+    return [
+        (kind, one) for kind, *own in map(str.split, re.split(r"\n(?! )", forms)) for one in own
+    ]
 
 
 @cache
@@ -345,37 +347,29 @@ def _begun(form: str) -> str:
     return rf"{begin[1]}(?<!(?<!\\)[A-Za-z0-9]{begin[1]}){form[begin.end() :]}" if begin else form
 
 
-def _marked(found: re.Match[str]) -> str:
-    name, quote, quoted, bare = found.groups()
-    return found[0] if quoted is bare else f"{name}{quote or ''}[redacted: assigned]"
-
-
 def _mark_random(found: re.Match[str]) -> str:
-    value, marked = found[2], f"{found[1]}[redacted: random_token]"
-    near = max(0, found.start() - 48)
-    if len(value) == 40 and _compiled(_AWS).search(found.string, near, found.start()):
-        return marked
+    value = found[2]
     if not _compiled(_MIXED).match(value):
         return found[0]
     # The entropy of n characters is log n - sum(c log c) / n, where c is how often each occurs.
     bits = log2(len(value)) - sum(map(_CLOGC.__getitem__, Counter(value).values())) / len(value)
-    return marked if bits > 4.5 else found[0]
+    return f"{found[1]}[redacted: random_token]" if bits > 4.5 else found[0]
 
 
 def redact_data(value: Any, key: str = "") -> Any:
-    """Return JSON data without secrets; the value of a `key` such as `password` is a secret.
-
-    So is the value of `{"name": "password", "value": …}`, and the argument after `--password`.
-    """
-    told = _telling(key[-64:].rstrip("0123456789")) if key else ""
+    """Return JSON data without secrets; the value of a `key` such as `password` is a secret."""
+    told = "below" if key == _BELOW else _telling(key[-64:].rstrip("0123456789")) if key else ""
     if isinstance(value, str):
         return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
         names: dict[Any, Any] = dict.fromkeys(_VALUES, key) if told else {}
         names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
+        below = told in ("assigned", "below") or key.lower() in ("cookie", "cookies")
         clean = {}
         for name, one in value.items():
-            clean[redact_data(name)] = redact_data(one, str(names.get(name, name)))
+            of = str(names.get(name, name))
+            of = _BELOW if below and _telling(of) != "assigned" else of
+            clean[redact_data(name)] = redact_data(one, of)
         return clean
     if isinstance(value, list | tuple):
         # The argument after an option, as in ["--password", …], is named by it.
@@ -385,7 +379,13 @@ def redact_data(value: Any, key: str = "") -> Any:
 
 
 _PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
-_VALUES = ("value", "Value", "stringValue", "string_value", "default", "arrayValue", "values")
+_VALUES = "value Value stringValue string_value bytesValue arrayValue kvlistValue values".split()
+_BELOW = "\0"  # the key of what is nested below the name of a secret
+# A value with such a key is a secret if it is neither words and numbers nor a time, path or URL.
+_NESTED = re.compile(
+    r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])(?!(?>(?:[A-Z]{1,5}[a-z]+|(?<![a-zA-Z\d])(?:[a-z]+|[A-Z]+"
+    r"(?![a-z]))|\d{1,6}(?![a-z])|[-_./:#]|(?<=\d)[TZ])+)\Z)[\w.+/~=@!#%&-]{8,}\Z"
+)
 _VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
 
 
@@ -398,10 +398,10 @@ def _telling(key: str) -> str:
 
 
 def _redact_value(value: str, key: str, told: str) -> str:
-    if told == "assigned" and _VALUE.match(value):
+    if (told == "assigned" and _VALUE.match(value)) or (told == "below" and _NESTED.match(value)):
         return "[redacted: assigned]"
-    if len(value) < 12 and key.lower() not in _HEADERS:  # no other value is as short
-        return redact(value)
+    if told == "below" or (len(value) < 12 and key.lower() not in _HEADERS):
+        return redact(value)  # no other value is as short
     begin = f'"{key}": '
     text = redact(begin + value)
     return text.removeprefix(begin) if text.startswith(begin) else redact(value)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # an optional package
 
 Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
-Finished = Callable[[str, str, int, int], None]
 # The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does not learn.
 SCOPE: Final = "heedful"
 LONGEST: Final = 10_000  # characters of an exported text
@@ -118,7 +117,7 @@ def _own(**values: Any) -> dict[str, Any]:
 @contextmanager
 def chat(
     model: str, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any]
-) -> Iterator[Finished]:
+) -> Iterator[Callable[[str, str, int, int], None]]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
     Yields a function. Call it with the text of the answer, the finish reason, and the numbers of

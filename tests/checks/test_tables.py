@@ -38,7 +38,6 @@ CHECKS: list[Callable[..., Any]] = [
     numbers.finite(columns=["actual", "predicted"]),
 ]
 SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
-NO_FILE = "missing_results: missing"
 
 
 def said(check: Any, candidate: Any) -> list[str]:

@@ -130,21 +130,6 @@ def test_a_model_that_ends_the_process_is_told_and_a_traceback_only_on_request(d
     assert "--run e --resume" in done.json["error"]["message"]
 
 
-def test_two_processes_on_one_run(desk):
-    desk.tasks(*TASKS[:2])
-    first = desk.start("run", "tasks.jsonl", "--model", "toy:slow")
-    try:
-        desk.wait_for(desk.calls, first)
-        second = desk.heedful(*RUN, "--resume")
-    finally:
-        first.kill()
-        ended(first)
-    assert second.code == 4
-    assert "is being driven by another process" in second.err
-    assert desk.heedful(*RUN, "--resume").code == 0  # a killed process holds nothing
-    assert len(desk.calls()) == 1 + 4
-
-
 # Ctrl-C: at once, with code 130 and the command that goes on
 
 COLOURS = tuple(task(word) for word in ("red", "green", "blue"))

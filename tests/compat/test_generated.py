@@ -159,11 +159,10 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
         ({"tags": ["x"]}, 0),
     ],
 )
-@pytest.mark.parametrize("text", [None, TASK])
-def test_a_query_asks_for_importance_and_any_of_the_tags(store, text, more, count):
+def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
     made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     do(store_reflection(made, "t", "p", store=store))
-    assert len(do(query_reflections("t", "p", text, store=store, **more))) == count
+    assert len(do(query_reflections("t", "p", TASK, store=store, **more))) == count
 
 
 @pytest.mark.parametrize(

@@ -63,19 +63,6 @@ def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any
 # -- the answer
 
 
-@pytest.mark.parametrize(
-    ("scores", "reason"),
-    [
-        ({"alignment_score": 0.749}, "alignment_threshold_not_met"),
-        ({"drift_score": 0.251}, "drift_threshold_exceeded"),
-    ],
-)
-def test_why_a_loop_is_run_again(store, scores, reason):
-    decision = done(store, "loop_001", **{**GOOD, **scores})["decision_result"]
-    assert decision["rerun_reason"] == reason
-    assert decision["rerun_trigger"] == [reason.split("_")[0]]
-
-
 @pytest.mark.parametrize("status", ["pending", "Done", ""])
 def test_another_status_than_done_is_an_error(store, status):
     answer = do(process_loop_completion("loop_001", status, store=store, **POOR))
@@ -160,17 +147,6 @@ def test_the_same_completion_at_once_is_one_attempt(store):
     answers = do(eight())
     assert all(one == answers[0] for one in answers)
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).decisions) == 1
-
-
-def test_a_loop_is_unknown_until_something_is_told_of_it(store):
-    for asked in (
-        process_loop_completion("loop_001", "done", store=store),
-        get_guardrails_status("loop_001", store=store),
-        override_guardrails("loop_001", True, override_by="ops", store=store),
-        get_loop_trace("loop_001", store=store),
-    ):
-        with pytest.raises(NotFound):
-            do(asked)
 
 
 def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
@@ -269,23 +245,6 @@ def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     assert (lifted["decision"], lifted["overridden_by"]) == ("rerun", "ops")
 
 
-@pytest.mark.parametrize(
-    ("scores", "fatigue"),
-    [
-        ([{}] * 4, [0.0, 0.15, 0.3, 0.45]),
-        ([{}, {}, {"drift_score": 0.331}, {"alignment_score": 0.1}], [0.0, 0.15, 0.3, 0.25]),
-        ([{}, {"alignment_score": 0.67}, {"alignment_score": 0.719}], [0.0, 0.15, 0.3]),
-    ],
-)
-def test_fatigue_is_against_the_attempt_before_and_from_the_first_rerun(store, scores, fatigue):
-    name, found = "loop_001", []
-    for one in scores:
-        answer = done(store, name, **{**POOR, **one})
-        name = answer["decision_result"]["new_loop_id"]
-        found.append(answer["reflection_result"]["reflection_fatigue"])
-    assert found == fatigue
-
-
 # -- overrides
 
 
@@ -316,41 +275,7 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
     assert (ended["decision"], ended["rerun_reason"]) == ("finalize", "max_reruns_reached")
 
 
-@pytest.mark.parametrize(
-    ("limit", "most", "told"), [("max_reruns", 3, {}), ("bias_echo", 2, {"bias_tags": [TAG]})]
-)
-def test_an_override_reopens_a_loop_that_has_ended(store, limit, most, told):
-    last = reruns(store, "loop_001", most, **told)[-1]
-    assert last["decision_result"]["decision"] == "finalize"
-    lifted: dict[str, Any] = {f"override_{limit}": True, "override_by": "ops"}
-    do(override_guardrails(f"loop_001_r{most}", **lifted, store=store))
-    again = done(store, f"loop_001_r{most}")["decision_result"]
-    assert (again["decision"], again["new_loop_id"]) == ("rerun", f"loop_001_r{most + 1}")
-
-
 # -- the parts
-
-
-def test_the_status_of_a_loop(store):
-    reruns(store, "loop_001", 1, bias_tags=[TAG])
-    answer = do(get_guardrails_status("loop_001_r1", store=store))
-    shapes.has(answer, shapes.STATUS)
-    assert answer["guardrails_status"] == {
-        "loop_id": "loop_001_r1",
-        "rerun_count": 2,
-        "max_reruns": 3,
-        "rerun_limit_reached": False,
-        "bias_echo": False,
-        "reflection_fatigue": 0.15,
-        "fatigue_threshold_exceeded": False,
-        "force_finalize": False,
-        "rerun_reason": "alignment_threshold_not_met",
-        "rerun_trigger": ["alignment", "drift"],
-        "alignment_score": 0.72,
-        "drift_score": 0.28,
-        "summary_valid": False,
-        "reflection_persona": "SAGE",
-    }
 
 
 @pytest.mark.parametrize(("most", "reached"), [(3, False), (0, True)])
@@ -502,13 +427,6 @@ def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     monkeypatch.setitem(RERUN_CONFIG, "max_rerun", 7)
     with pytest.raises(InvalidInput, match="max_rerun"):
         done(store, "newer", **POOR)
-
-
-def test_an_override_without_a_flag_is_refused(store):
-    done(store, "loop_001", **POOR)
-    with pytest.raises(InvalidInput) as caught:
-        do(override_guardrails("loop_001", override_by="ops", store=store))
-    assert caught.value.field == "override_fatigue"
 
 
 def test_the_trace_of_each_attempt(store):

@@ -15,13 +15,11 @@ from heedful.drive.drive import Run, run
 from heedful.errors import Conflict, LeaseLost, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding, Usage
-from heedful.memory.memory import Memory
-from heedful.models.contract import Answer, Message
+from heedful.models.contract import Answer
 from heedful.store import exposures, loops
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
-from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator, counted, reread, session
 from tests.store.support import rows
 
@@ -179,32 +177,9 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(store, path,
 # -- memory in the loop
 
 
-def from_examples(messages: Any) -> str:
-    """A model that only knows what its prompt shows."""
-    shown = [m.content for m in messages if m.role == "assistant"]
-    return "12 kg" if shown or "write the unit" in messages[-1].content else "12"
-
-
 def units(candidate: Any, context: Context) -> list[Finding]:
     good = str(candidate).endswith(" kg")
     return [] if good else [Finding("units", f"{candidate} has no unit", "write the unit")]
-
-
-@pytest.mark.parametrize("where", ["same", "another", "none"])
-async def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_path, where):
-    other = in_file(str(tmp_path / "memory.db"))
-    memory = Memory(store if where == "same" else other)
-    model = ScriptedModel(from_examples, forever=True)
-    tasks = [f"How heavy is the parcel with the number {n}?" for n in (7, 8)]
-    known: Any = {"generate": model, "store": None if where == "none" else store, "memory": memory}
-    results = [await run(task, checks=[units], **known) for task in tasks]
-    assert [(r.passed, len(r.loop.attempts)) for r in results] == [(True, 2), (True, 1)]
-    assert model.prompts[2][:2] == (Message("user", tasks[0]), Message("assistant", "12 kg"))
-    lessons = await memory.top()
-    assert {one["state"] for one in lessons if one["kind"] == "check"} == {"verified"}
-    unrelated = await run("Name a river", checks=[], **known)
-    assert (unrelated.passed, len(model.prompts[3])) == (True, 1)
-    await other.close()
 
 
 async def test_an_attempt_survives_a_store_that_fails(tmp_path):

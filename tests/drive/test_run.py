@@ -39,17 +39,6 @@ async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
     return await run("t", **{**known, **options})
 
 
-async def test_a_loop_goes_on_with_feedback_until_it_passes(kept):
-    generate = Generator("wrong", "worse", WANTED)
-    result = await driven(generate=generate, store=kept)
-    assert (result.passed, result.candidate, result.best) == (True, WANTED, 3)
-    assert result.stopped_by == ()
-    assert generate.hints == ["", SAID.format("wrong"), SAID.format("worse")]
-    assert result.usage.calls == 3
-    assert result.loop.usage.seconds > 0
-    assert str(result.explain()).endswith("attempt 3 -> passed")
-
-
 async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(kept):
     check = Check()
     result = await driven(["a", "b"], ["c", WANTED, "d"], checks=[check], store=kept)

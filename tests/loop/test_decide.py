@@ -34,10 +34,6 @@ def speaks(name: str) -> StopRule:
     return rule
 
 
-def with_overrides(*overrides: Override, at: float = 0.0) -> Loop:
-    return replace(TWICE, overrides=overrides, at=at)
-
-
 # -- passing and missing scores
 
 
@@ -186,7 +182,7 @@ EXPIRED, LIVING = replace(ADA, until=5.0), replace(BO, until=15.0)
     ],
 )
 def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stopped, lifted):
-    loop = with_overrides(*overrides, at=10.0)
+    loop = replace(TWICE, overrides=overrides, at=10.0)
     verdict = decide(loop, policy)
     assert (rules(verdict) if isinstance(verdict, Done) else []) == stopped
     assert [(one.rule, one.by, one.override) for one in verdict.lifted] == lifted

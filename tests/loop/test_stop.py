@@ -17,7 +17,7 @@ from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, finding, loop_of, tried
 
-X, Y, BOTH = evaluated("x"), evaluated("y"), evaluated("x", "y")
+X, BOTH = evaluated("x"), evaluated("x", "y")
 FLOOR = Plateau(None, floor=0.3)
 
 

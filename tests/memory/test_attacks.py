@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Filter, Reflection, Scope
+from heedful.lessons.lesson import Filter, Reflection
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
@@ -113,28 +113,3 @@ async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memo
     await memory.store.write(memory.scope, exposures.remember, [one])
     if before:
         assert await rows(memory, "select space, data from vector") == before
-
-
-@pytest.mark.parametrize("ruling", ["reject", "revoke", "prune", "clear"])
-async def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
-    await ours(memory)
-    before = await brought(memory)
-    await attack(memory, example=POISON)
-    await attack(memory, error_type="other", example=POISON)
-    ids = [one.id for one in await memory.quarantine.waiting()]
-    if ruling == "revoke":  # though it was recalled for a while
-        await memory.quarantine.release(ids, by="ann")
-        assert EVIL in str([await memory.recall(SIMILAR, 99)])
-        await memory.quarantine.revoke("https://evil.example", by="ann")
-    elif ruling == "reject":
-        await memory.quarantine.reject(ids, by="ann")
-    elif ruling == "prune":
-        await memory.prune(by="ann", keep=2)
-    else:
-        await memory.clear()
-    assert await brought(memory) == (set() if ruling == "clear" else before)
-    store: Any = memory.store
-    check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-    await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
-    index = "select count(*) from example_fts where example_fts match 's1x' || ?"
-    assert await rows(memory, index, EVIL) == [(0,)]

@@ -33,6 +33,10 @@ def memory(path):
         yield Memory(store, Scope("ours"))
 
 
+def rows_of(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
+    return rows(memory.store.url, sql)
+
+
 async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
     return [(await memory.remember("k", text, **fields)).id for text in texts]
 
@@ -181,6 +185,19 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
         assert (await states(memory))[SAME] == "candidate"
 
     asyncio.run(run())
+
+
+async def test_after_a_revocation_a_survivor_speaks_in_words_of_its_own(memory):
+    await memory.remember("k", SAME, example=example(1), source="theirs")
+    for n, (text, source) in enumerate([(TEXT, "page"), (OTHER, "ours"), (TEXT, "page")]):
+        more: dict[str, Any] = {"lesson": text, "example": example(2 + n), "source": source}
+        await memory.remember("k", TEXT, **more)
+    (merge,) = (await consolidate(memory)).done
+    assert (merge.survivor, merge.members) == (2, (1,))
+    await memory.quarantine.revoke("page", by="ada")
+    assert await states(memory) == {OTHER: "candidate", SAME: "candidate"}
+    (since,) = rows_of(memory, "select judged_from from reflection where id = 2")
+    assert since > (0,)  # outcomes of the old words do not count for the new ones
 
 
 async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):

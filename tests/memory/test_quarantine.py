@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from heedful.drive.report import open_loop
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Reflection, Scope
@@ -15,7 +16,8 @@ from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import exposures, loops
+from heedful.store.store import Actor, Effects
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened
@@ -168,30 +170,6 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
         asyncio.run(scenario())
 
 
-async def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
-    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
-                          source="page")  # fmt: skip
-    await memory.quarantine.release([1], by="ann")
-    shown = await learns(memory, "loop", SIMILAR, "9", "9 kg")
-    assert shown == (1,)
-    (learnt,) = await rows(memory, "select max(id) from example")
-    await memory.remember("v", "made of it", derived_from=learnt, source="notes")
-    await memory.remember("w", "its own", example=replace(WEIGHT, task="name a river"))
-    assert len(await memory.recall(SIMILAR)) == 2
-    counted = await memory.quarantine.revoke("page", dry_run=True)
-    assert counted == RevocationResult(examples=3, lessons=3, sightings=3)
-    assert len(await memory.recall(SIMILAR)) == 2  # only counted
-    assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
-    assert await memory.recall(SIMILAR) == []
-    assert (await memory.count(), await memory.recall("made of it")) == (1, [])
-    assert await rows(memory, "select example from origin where source = 'page'") == []
-    assert await rows(memory, "select * from lineage") == []
-    assert await rows(memory, "select id from occurrence where source in ('page', 'notes')") == []
-    (ruling, _) = await memory.store.read(memory.scope, exposures.rulings, 9)
-    assert (ruling["action"], ruling["subject"], ruling["by"]) == ("revoke", "page", "ann")
-    assert RevocationResult(**ruling["record"]) == counted
-
-
 async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
     for trust in ("external", "model", "operator", "measured"):
@@ -199,19 +177,6 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
     (one,) = await memory.recall(SIMILAR)
     assert (one.seen, one.example) == (1, WEIGHT)
-
-
-async def test_who_raises_a_text_answers_for_it(memory):
-    for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
-        await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
-                              source=source)  # fmt: skip
-    assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
-    (one,) = await memory.recall(SIMILAR)
-    assert (one.lesson, one.seen) == ("lesson 1", 1)
-    await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
-    removed = await memory.quarantine.revoke("handbook", by="ann")
-    assert (removed.examples, removed.lessons, removed.sightings) == (1, 1, 1)
-    assert (await memory.recall(SIMILAR), await memory.count()) == ([], 0)  # it has no other words
 
 
 async def test_words_and_example_of_others_stay_theirs(memory):
@@ -230,6 +195,26 @@ async def test_words_and_example_of_others_stay_theirs(memory):
     await memory.quarantine.revoke("linter", by="ann")
     (one,) = await memory.recall("a guess")  # which nobody speaks over any more
     assert (one.lesson, one.seen) == ("A guess.", 1)
+
+
+async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memory):
+    small = Memory(memory.store, max_entries=1)
+    for accepted in ("1 kg", "2 kg"):
+        made: Any = {"example": replace(WEIGHT, accepted=accepted), "trust": "model"}
+        await small.remember("u", "x", lesson="Units!", **made)
+    assert await rows(memory, "select 1 from example where id = 1") == []
+    assert (await memory.remember("u", "x", trust="tool", source="page")).seen == 3
+
+
+async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
+    for key in ("key:0f", "key:1e"):
+        with Effects(actor=Actor(key)):
+            await open_loop(f"of {key}", "Weigh it.", store=memory.store)
+            about = f"of {key}", key, {"reasoning": {"overridden_by": key}}
+            await memory.store.write(Scope(), loops.note, *about)
+    await memory.quarantine.revoke("key:0f", by="ann")
+    left = [await memory.store.read(Scope(), loops.notes, key) for key in ("key:0f", "key:1e")]
+    assert left == [{}, {"reasoning": {"overridden_by": "key:1e"}}]
 
 
 async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
@@ -258,17 +243,6 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     )
     assert answers == []
     assert await memory.count() == 1
-
-
-async def test_revoking_a_loop_removes_what_it_taught_and_what_came_of_that(memory):
-    tasks = [f"convert the weight of parcel {n} to kilograms" for n in range(3)]
-    for n, task in enumerate(tasks):
-        await learns(memory, f"loop {n}", task, str(n), f"{n} kg")
-    parents = await rows(memory, "select child, parent from lineage order by child")
-    assert (2, 1) in parents
-    removed = await memory.quarantine.revoke("loop:loop 1", by="ann", why="its check was wrong")
-    assert removed.examples == (2 if (3, 2) in parents else 1)
-    assert 1 in {id for (id,) in await rows(memory, "select id from example")}
 
 
 @pytest.mark.parametrize(("source", "by", "kind"), [

@@ -379,7 +379,8 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     assert (await reflect(unmended, memory=memory, store=False)).strategy.trust == "model"
 
 
-async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
+@pytest.mark.parametrize("ours", [False, True])
+async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours):
     await memory.set_trust("tool:price", "measured", by="me")
     first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
     better = first
@@ -396,7 +397,16 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory):
     (version,) = await dreams.log()
     assert list(version.texts.values()) == [old, new]
     assert [one.action for one in version.done] == ["reword"]
+    links = "select relation from link order by 1"
+    assert table(memory, links) == [("became",), ("strategy",), ("strategy",)]
+    if ours:  # the old strategy came back when somebody changed the new one
+        change = f"update reflection set text = 'Ask.' where state = 'candidate' and text = '{new}'"
+        await memory.store.write(memory.scope, lambda db, _: db.execute(change) and None)
+        assert await dreams.rollback(version.id, by="me") == 0
+        assert table(memory, texts) == [(old, "candidate"), ("Ask.", "candidate")]
+        return
     assert await dreams.rollback(version.id, by="me") == 1
+    assert table(memory, links) == [("strategy",), ("strategy",)]
     assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
     await reflect(replace(MENDED, session="s3"), memory=memory, trust="operator")
     assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
@@ -655,12 +665,4 @@ async def test_the_trust_that_an_operator_states_counts_for_reflections():
     made = await reflect(MENDED, memory=memory)
     assert made is not None
     assert (made.state, made.trust) == ("candidate", "model")
-    await memory.store.close()
-    memory = heedful.Memory(":memory:")
-    held = await reflect(MENDED, memory=memory)
-    assert held is not None
-    assert held.state == "quarantined"
-    await memory.set_trust("user", "operator", by="ann", waiting=True)
-    released = await memory.set_trust("tool:price", "measured", by="ann", waiting=True)
-    assert len(released) == len(held.stored)
     await memory.store.close()

@@ -12,9 +12,9 @@ import pytest
 from heedful.errors import InvalidInput, QuotaExceeded
 from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import HELD, RAISING, initial_state, lowest_trust
+from heedful.lessons.trust import HELD, RAISING, initial_state
 from heedful.memory.memory import Memory
-from heedful.store import exposures, lessons
+from heedful.store import exposures
 from tests.engines import IN_SOAK
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 
@@ -71,31 +71,6 @@ async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
     state = "verified" if trust in RAISING else "candidate"
     assert await rows(store, "select state, trust from example") == [(state, "operator")]
     assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
-
-
-@pytest.mark.parametrize(("own", "parents"), [
-    ("operator", ["external", "operator"]),
-    ("operator", ["measured", "model"]),
-    ("model", ["operator"]),
-    ("external", ["operator", "operator"]),
-    ("measured", ["tool"]),
-])  # fmt: skip
-async def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory, own, parents):
-    for n, trust in enumerate(parents):
-        await memory.remember(f"e{n}", "x", trust=trust, source=f"s{n}")
-    ids = [id for (id,) in await rows(store, "select id from example order by id")]
-    await memory.remember("new", "both", trust=own, derived_from=ids, source="own")
-    ((id, trust, state),) = await rows(
-        store, "select id, trust, state from example where id not in (select parent from lineage)"
-    )
-    assert (trust, state) == (
-        lowest_trust([own, *parents]),
-        initial_state(lowest_trust([own, *parents])),
-    )
-    (held,) = await memory.store.read(memory.scope, lessons.quarantined, [id])
-    came = await memory.store.read(memory.scope, lessons.provenance, held)
-    assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}
-    assert came.parents == tuple(ids)
 
 
 async def test_a_parent_that_is_unknown_or_of_another_scope_is_refused(store, memory):

@@ -161,17 +161,6 @@ def test_many_numbers_are_a_warning_only(api: Api) -> None:
     assert (check["check_name"], check["severity"]) == ("excessive_precision", "warning")
 
 
-def test_a_stage_is_exhausted_after_three_attempts(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "heedful")
-    name, spec, wrong, *_ = CASES[0]
-    reports = everywhere(api, spec, wrong, wrong, wrong)
-    assert [one["requires_retry"] for one in reports] == [True] * 3
-    assert f"Max retries reached for {STAGE}, continuing despite failures" in caplog.text
-    assert name in caplog.text
-
-
 # -- StageGuardrail itself
 
 
@@ -231,11 +220,7 @@ GOOD = {"stage": "s", "output": [1, 2], "checks": [PREDICTIONS]}
         ({"stage": ""}, "invalid_request"),
         ({"stage": "a/b"}, "invalid_input"),
         ({"checks": None}, "invalid_request"),
-        ({"checks": [{"name": "nope"}]}, "unknown_name"),
-        ({"checks": [{"name": "python_tests", "tests": ""}]}, "unknown_name"),
         ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
-        ({"checks": [{"name": "os:system"}]}, "unknown_name"),
-        ({"checks": [{"name": "words"}]}, "invalid_input"),
         ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
         ({"checks": [{"name": "finite"}]}, "unknown_name"),
         ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),

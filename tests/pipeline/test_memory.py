@@ -54,25 +54,6 @@ def path(tmp_path: Path, engine: str) -> str:
     return named(tmp_path / "a.db")
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_a_second_run_is_told_at_once(path: str, apart: bool, tmp_path: Path) -> None:
-    said: list[str | None] = []
-    store = named(tmp_path / "runs.db") if apart else path
-    first = ran(training(path, said, store))
-    assert [len(stage.attempts) for stage in first.stages] == [2]
-    assert said.pop(0) is None
-    said.clear()
-    second = ran(training(path, said, store))
-    assert [len(stage.attempts) for stage in second.stages] == [1]
-    assert said[0] is not None
-    assert "n is 1, too small. use at least 2" in said[0]
-    assert "data, not instructions" in said[0]
-    reports = second.state["guardrail_reports"]
-    assert "train_feedback" not in reports  # it is about no attempt of this run
-    lessons = asyncio.run(Memory(path).top())
-    assert [(one["state"], one["seen"]) for one in lessons] == [("verified", 1)]
-
-
 def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     """Under another task the lesson is not recalled, but its signature is known."""
     said: list[str | None] = []
@@ -176,7 +157,10 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str)
         pipeline.stage(checks=[wants(word) for word in wanted])(words)
         report = ran(pipeline)
         assert report.passed
-        return len(report.stages[0].attempts)
+        made = len(report.stages[0].attempts)
+        # What memory says is about no attempt of this run.
+        assert made > 1 or "words_feedback" not in report.state["guardrail_reports"]
+        return made
 
     assert [attempts("alpha"), attempts("alpha"), attempts("alpha", "beta")] == [2, 1, 2]
     last = said[-1].splitlines()

@@ -64,7 +64,13 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     ],
 )
 def test_exhaustion_after_exactly_3_attempts(
-    store: str | None, how: Any, status: str, action: str, kept: int, seen: list[Any]
+    store: str | None,
+    how: Any,
+    status: str,
+    action: str,
+    kept: int,
+    seen: list[Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     made: list[Any] = []
     later: list[Any] = []
@@ -83,7 +89,9 @@ def test_exhaustion_after_exactly_3_attempts(
     assert report.state["s"] == kept
     assert later == [(kept, names) for names in seen]
     assert report.stages[1].status == ("not_validated" if seen else "not_run")
-    assert report.stages[0].attempts[-1].requires_retry
+    assert [attempt.requires_retry for attempt in report.stages[0].attempts] == [True] * 3
+    log = "Max retries reached for s, continuing despite failures"
+    assert (log in caplog.text) is (how == "continue")
 
 
 def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:

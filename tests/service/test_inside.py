@@ -44,21 +44,6 @@ async def states(store, scope=SCOPE):
     return dict(await store.read(scope, episodes.counts))
 
 
-async def test_an_episode_is_reflected_on_once_also_after_a_failure(store):
-    one, two, _ = await put(store, SCOPE, "pot", "pan", "lid")
-    await put(store, OTHER, "pot")
-    for _ in range(3):
-        await done(Tools(store), "reflect", digest=one)
-    assert await states(store) == {"reflected": 1, "waiting": 2}
-    assert {lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, 9)} == {1}
-    with pytest.raises(errors.ModelUnavailable):
-        await done(Tools(store, ScriptedModel(AWAY, forever=True)), "reflect", digest=two)
-    assert await states(store) == {"reflected": 1, "failed": 1, "waiting": 1}
-    await done(Tools(store), "reflect", digest=two)
-    waiting = {"reflected": 2, "waiting": 1}
-    assert (await states(store), await states(store, OTHER)) == (waiting, {"waiting": 1})
-
-
 @pytest.mark.parametrize(("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")])
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (one,) = await put(store, SCOPE, "pot")

@@ -1,6 +1,7 @@
 """Keys: made, used, bound, revoked; what a caller may; the audit of it."""
 
 import hashlib
+import json
 import time
 
 import pytest
@@ -58,6 +59,32 @@ def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
     _, short = made(api, may=["admin"], expires=time.time() + 0.3)
     time.sleep(0.35)
     refused(f"Bearer {short}")
+
+
+NAMED = {"loop_id": "loop_001", "reflection_status": 3, "task": None, "tenant": "acme"}
+LARGE = json.dumps({**NAMED, "summary": 70_000 * "x"}).encode()
+DENSE = json.dumps({**NAMED, "bias_tags": 20_000 * [{}]}).encode()
+
+
+@pytest.mark.parametrize("body", [b"{", b'"\xff"', b"[]", b"null", json.dumps(NAMED).encode(),
+                                  LARGE, LARGE[:-1], DENSE, 70_000 * b"["])  # fmt: skip
+@pytest.mark.parametrize(("method", "path"), [
+    ("POST", "/orchestrator/loop-complete"), ("POST", "/v1/validate"),
+    ("PUT", "/v1/loops/loop_001"), ("POST", "/v1/quarantine/revoke"),
+])  # fmt: skip
+def test_who_may_not_is_refused_before_the_body_is_checked(api, method, path, body):
+    headers = {"content-type": "application/json"}
+    whole = body in (LARGE, DENSE, json.dumps(NAMED).encode())
+    keys_ = (("", 401), (api.key("recall"), 403), (api.key(*keys.MAY), 422))
+    for key, status in keys_:
+        answer = api.request(method, path, key=key, content=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        if path.startswith("/orchestrator") and status != 401:
+            assert answer.json()["loop_id"] == ("loop_001" if whole else None)
+    if whole:
+        foreign = body.replace(b"acme", b"rival")
+        answer = api.request(method, path, content=foreign, headers=headers)
+        assert (answer.status_code, "tenant" in answer.text) == (403, True)
 
 
 def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):

@@ -14,9 +14,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from pydantic import AfterValidator, BaseModel, Field
 
 from heedful.lessons.lesson import Scope
-from heedful.service.auth import Route
+from heedful.service.auth import Route, Writing
 from heedful.service.middleware import KNOWN, RateLimit
 from heedful.service.problems import Problem
+from heedful.service.routes import operations
 from heedful.service.setup import Limits
 from heedful.store import keys
 from tests.engines import changed
@@ -120,7 +121,7 @@ def test_a_large_body_is_checked_in_a_thread(tmp_path):
     router = APIRouter(route_class=Route)
 
     @router.post(ECHO)
-    async def noted(body: Noted) -> int:
+    async def noted(body: Noted, caller: Writing) -> int:
         return len(body.text)
 
     with served(tmp_path) as api:
@@ -282,7 +283,8 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         problem(api.get("/v1/keys", key=""), 401, "key_refused")
 
 
-def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path):
+def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch):
+    monkeypatch.setattr(operations, "FRESH", 0.0)
     work = Handed()
     with served(tmp_path, work=work) as api:
         assert api.get("/healthz", key="").json() == {"status": "ok"}

@@ -196,6 +196,56 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
     assert (proof.pooled.shown, api.run(memory.top())[0]["hurt"]) == (3, 0)
 
 
+def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
+    memory = api.setup.memory(Scope("acme", "main"))
+    said(api.post("/v1/reflections", json=LESSON), 201)
+    for name, ended, left in (("a", 2, 4), ("b", 0, 5), ("c", 1, 1)):
+        key = api.key()
+        for n in range(ended + left):
+            loop = f"{name}{n}"
+            said(api.post("/v1/recall", json={"task": "Weigh it.", "loop": loop}, key=key))
+            assert runs(api, loop, key, {"output": "7", "evaluation": WRONG})["state"] == "open"
+            if n < ended:
+                end = {"loop": loop, "right_at_once": True, "calls": 1, "signatures": []}
+                assert said(api.post("/v1/outcomes", json=end, key=key))["number"] > 0
+    for table, at in (("exposure", 864_000), ("outcome", 864_010)):
+        changed(api.setup.store.url, f"update {table} set at = {at}")
+    changed(api.setup.store.url, "update exposure set share = 0.1")
+    pooled = api.run(memory.prove()).pooled
+    assert (pooled.shown, round(8 * pooled.uplift.shown)) == (3 + 3 + 2, 3)
+    changed(api.setup.store.url, "update exposure set at = at + 86400 where loop > 'b1'")
+    assert api.run(memory.prove()).pooled.shown == 3 + 2 + 3 + 2  # on two days
+    changed(api.setup.store.url, "update exposure set via = ''")  # made in process, all count
+    assert api.run(memory.prove()).pooled.shown == 13
+
+
+LOW = {"scores": {"quality": 0.1}}
+
+
+@pytest.mark.parametrize(("report", "pins"), [
+    ({"digest": "0f", "evaluation": LOW}, ["short", "quality >= 0.75"]),
+    ({"output": LONG, "checks": [{"name": "any"}], "evaluation": LOW}, ["quality >= 0.75"]),
+    ({"output": LONG, "evaluation": LOW}, ["key:0cb7fbdbffce", "quality >= 0.5"]),
+])  # fmt: skip
+def test_a_retry_is_harmless_also_after_the_settings_changed(api, monkeypatch, report, pins):
+    key, body, loop = api.key(), {"task": "Weigh it."}, "/v1/loops/late"
+    monkeypatch.setitem(api.setup.pins, "acme/main/late", ["quality >= 0.7"])
+    begun = api.put(loop, json=body, key=key)
+    first = said(api.put(f"{loop}/attempts/1", json=report, key=key))
+    monkeypatch.setitem(api.setup.pins, "acme/main/late", pins)
+    monkeypatch.delitem(api.setup.checks, "any")
+    assert said(api.put(f"{loop}/attempts/1", json=report, key=key)) == first
+    again = said(api.put(loop, json=body, key=key))
+    assert again["goals"] == begun.json()["goals"]
+    others = {"goals": ["quality >= 0.75"], "policy": "orchestrator", "task": "Weigh that."}
+    for name, value in others.items():
+        problem(api.put(loop, json={**body, name: value}, key=key), 409, "conflict")
+    other = {**report, "digest": "1f"}
+    problem(api.put(f"{loop}/attempts/1", json=other, key=key), 409, "attempt_conflict")
+    if "short" in pins:
+        problem(api.put(f"{loop}/attempts/2", json=other, key=key), 422, "invalid_input")
+
+
 def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     store, place = api.setup.store, Scope("acme", "main")
     thief, other = api.key(), api.key()

@@ -214,8 +214,8 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
 
 async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
     kept: list[Any] = []
-    with recorded(kept) as call:
-        call.also(lambda db: kept.append("audit"))
+    with recorded(kept):
+        also(lambda db: kept.append("audit"))
         await asyncio.create_task(store.write(SCOPE, lessons.clear))
         assert kept == []
         await store.write(SCOPE, exposures.remember, [])

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
+from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
 from tests.postgres import rows
@@ -43,23 +44,31 @@ LESSON = {"error_type": "TypeError", "text": "a number is no text"}
         (lambda path: path.write_bytes(b""), 500, "store_corrupt"),
     ],
 )
-def test_a_database_that_is_lost_underneath_is_not_ready(tmp_path, caplog, harm, status, code):
+def test_a_database_that_is_lost_underneath_is_not_ready(
+    tmp_path, caplog, monkeypatch, harm, status, code
+):
     with served(tmp_path) as api:
+        monkeypatch.setattr(operations, "FRESH", 1e9)
         assert api.get("/readyz").status_code == 200
         harm(tmp_path / "heedful.db")
+        assert api.get("/readyz").status_code == 200  # as before, without a look
+        monkeypatch.setattr(operations, "FRESH", 0.0)
         for _ in range(3):
             problem(api.post("/v1/reflections", json=LESSON), status, code)
         assert api.get("/readyz").status_code == 503
     assert len([one for one in caplog.records if one.levelname == "ERROR"]) == 1
 
 
-def test_a_server_that_takes_no_writes_is_not_ready(postgres):
+def test_a_server_that_takes_no_writes_is_not_ready(postgres, monkeypatch):
+    monkeypatch.setattr(operations, "FRESH", 1e9)
     api = Api(Setup(open_store(postgres.service)))
     assert api.get("/readyz").status_code == 200
     ((name,),) = rows(postgres.superuser, "select current_database()")
     rows(postgres.superuser, f"alter database {name} set default_transaction_read_only = on")
     lost = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s"
     rows(postgres.superuser, f"{lost} and usename = 'heedful'", name)
+    assert api.get("/readyz").status_code == 200  # as before, without a look
+    monkeypatch.setattr(operations, "FRESH", 0.0)
     assert api.get("/readyz").status_code == 503
     problem(api.post("/v1/reflections", json=LESSON), 503, "store_unavailable")
     api.close()

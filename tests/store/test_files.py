@@ -7,12 +7,14 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreUnavailable
+from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.store import lessons, loops, sqlite
 from heedful.store import store as store_module
 from heedful.store.sqlite import in_file
@@ -61,6 +63,24 @@ async def test_a_newer_schema_is_left_alone(path):
         with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
             await attempt(path)
     assert path.read_bytes() == before
+
+
+async def test_no_secret_in_a_memory_key_is_stored(path):
+    one, secret = report("k", 1), "sk-proj-" + "a1B2" * 12
+    assert one.head is not None
+    one = replace(one, head=replace(one.head, memory_key=f"of {secret}"))
+    with opened(path) as store:
+        await store.write(SCOPE, loops.commit, one, "me")
+    *_, (key,) = rows(path, "select memory_key from loop order by id")
+    assert (key[:3], secret in key) == ("of ", False)
+
+
+@pytest.mark.parametrize("change", ["drop table refused", "alter table refused rename words to w"])
+async def test_a_schema_that_does_not_fit_says_what_to_do(path, change):
+    database(path, change)
+    said = r"an unreleased heedful .*export"
+    with opened(path) as store, pytest.raises(StoreOlder, match=said):
+        await Memory(store).remember("k", "text")
 
 
 async def test_another_database_is_left_alone(tmp_path):

@@ -1,20 +1,24 @@
 """Run a candidate that is a Python program with tests; each failed test is a finding.
 
-The program runs in a separate process with limits on time, memory and files. The limits guard
-against mistakes, NOT against a hostile program: it can read, delete and send whatever this user
-can. Run untrusted programs in a container.
+The program runs in a separate process with limits on time, memory and files, and as far apart from
+the user's files, processes and networks as the system allows. A hostile program can still forge the
+verdict, and what a system does not offer protects nothing. Run untrusted programs in a container.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import keyword
 import marshal
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,9 +37,9 @@ _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
 # The kernel hides most signals from the first process of a namespace, so a shell is the first.
 _UNSHARE = "--user --map-current-user --net --pid --mount-proc --kill-child --fork -- sh -c".split()
+_AVOID = "change the program so that {} is not raised here"
 _FORGED = "the program ran with the tests and can forge their verdict"
-_VERDICT = 1 << 22
-"""The most bytes of output that are read; the records of a run are much smaller."""
+_VERDICT = 1 << 22  # bytes of output that are read; the records of a run are much smaller
 
 Record = Mapping[str, Any]
 
@@ -93,8 +97,8 @@ def python_tests(
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
     a temporary directory, its output is discarded, and it can import installed packages. On Linux,
-    if user namespaces are allowed, it sees neither processes of others nor the network. This is no
-    sandbox: a hostile program can use the user's files, and forge the verdict.
+    as far as the kernel allows, it has no network, reads only the system and Python's packages, and
+    writes only to its directory. This is no complete sandbox: a program can forge the verdict.
 
     Raises InvalidInput for tests that do not parse or test nothing, UsageError on a system without
     POSIX limits. The check raises ChildProcessError if the process cannot be started or limited.
@@ -115,11 +119,8 @@ def python_tests(
 
 def strip_fence(text: str) -> str:
     """Return the text without one markdown fence around all of it."""
-    lines = text.strip().split("\n")
-    fence = re.match(r"(```+|~~~+)[^`~]*$", lines[0])
-    if fence and len(lines) > 1 and lines[-1].strip() == fence[1]:
-        return "\n".join(lines[1:-1]) + "\n"
-    return text
+    fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
+    return (fenced[2] or "\n") if fenced else text
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -162,8 +163,7 @@ def _statements(
             what = "a plain function without arguments; check(…) may take the program's function"
             raise InvalidInput("tests", test.name, what)
         if names and entry_point is None:
-            what = "the name of the function to pass to check(…)"
-            raise InvalidInput("entry_point", None, what)
+            raise InvalidInput("entry_point", None, "the name of the function to pass to check(…)")
         bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
         yield from ((scope, node) for node in (*bound, *test.body))
 
@@ -207,9 +207,6 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
 @cache
 def _isolation() -> tuple[str, ...]:
     """Return a command that hides other processes and the network, () if the system has none."""
-    import shutil
-    import subprocess
-
     found = shutil.which("unshare")
     command = (found, *_UNSHARE, '"$@"; exit $?', "sh") if found else ()
     if command and subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
@@ -218,10 +215,6 @@ def _isolation() -> tuple[str, ...]:
 
 
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
-    import asyncio
-    import subprocess
-    import tempfile
-
     nonce, output, in_time = os.urandom(16).hex(), bytearray(), False
     folder = tempfile.mkdtemp(prefix="heedful-")
     # By default numpy's libraries start a thread for each processor.
@@ -287,7 +280,7 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
                 fix += step.source.removeprefix("assert ")
             else:
                 what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-                what, fix = what.rstrip(": "), _fix(failure["type"])
+                what, fix = what.rstrip(": "), _AVOID.format(failure["type"])
             yield _finding(what, fix, step.source, trace=failure["trace"])
         elif step.test and number > begun:
             yield _not_run(step)
@@ -295,10 +288,6 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
 
 def _not_run(step: Step) -> Finding:
     return _finding(f"not run: `{step.source}`", "", step.source, 0.3)
-
-
-def _fix(kind: str) -> str:
-    return f"change the program so that {kind} is not raised here"
 
 
 def _finding(
@@ -323,7 +312,7 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
     elif "broken" in state:
         key, trace = f"load {state['type']}", state["trace"]
         what = f"the program raises {state['type']} before any test runs: {state['message']}"
-        fix = _fix(state["type"])
+        fix = _AVOID.format(state["type"])
     else:
         during = f"while running `{running.source}`" if running else "before any test ran"
         key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"

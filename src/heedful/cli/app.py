@@ -71,7 +71,6 @@ SETTINGS = {
     **dict.fromkeys(("key", "audit"), "tenant"),
 }
 WITHOUT_DB = {"demo", "replay", "policy", "model", "judge", "db"}
-WITHOUT_JSON = {"serve", "worker"}
 
 # Help without colours, with line breaks as written; `Commands.main` prints errors.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -136,7 +135,7 @@ def _shared_options(name: str) -> list[Any]:
         option.expose_value = False
     names = {*SETTINGS.get(name, "").split()}
     names |= {"db"} if name not in WITHOUT_DB else set()
-    names |= {"json"} if name not in WITHOUT_JSON else set()
+    names |= {"json"} if name not in {"serve", "worker"} else set()
     return [option for option in options if option.name in names]
 
 

@@ -43,7 +43,6 @@ WORDS = 200
 # New objects until Python looks for garbage. With the default of 700 it looks so often while it
 # reads a large body that everybody waits for a second.
 GARBAGE = 50_000
-LOGS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
 Content = Annotated[bool, Option("--telemetry-content", help="Also export prompts and answers.")]
 
@@ -93,7 +92,7 @@ async def _serve(values: config.Settings) -> None:
                 app = application(replace(setup, work=work))
                 handler = logging.StreamHandler()
                 handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-                for name, level in LOGS.items():
+                for name, level in (("heedful", logging.INFO), ("uvicorn.error", logging.WARNING)):
                     log = logging.getLogger(name)
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
@@ -322,7 +321,6 @@ def _loop(text: str) -> tuple[str, Opens]:
 service_keys: Typer = group()
 audit: Typer = group()
 BY = "the command line"
-StoreWork = Callable[[Store, Scope], Awaitable[T]]
 KEYS = columns(
     "name may projects key made ends",
     projects=lambda key: key.projects or "all",
@@ -333,7 +331,7 @@ KEYS = columns(
 AUDIT = columns("action subject by detail n at")
 
 
-def _ask(work: StoreWork[T], *, new: bool = False) -> T:
+def _ask(work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False) -> T:
     """Return the result of `work` for the tenant of the settings."""
     values = config.settings()
     return config.ask_store(values, lambda store: work(store, Scope(values.tenant)), new=new)

@@ -25,7 +25,6 @@ from heedful.redact import redact
 from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
-LONGEST_ID = 200
 KEPT = 100  # characters of the names in a memory key
 
 
@@ -39,7 +38,7 @@ class TaskShape(Shape):
     """The shape of an entry in a task file."""
 
     # Printable; Unicode's category C is control characters and the like.
-    id: str = Field(max_length=LONGEST_ID, pattern=r"^\P{C}+$")
+    id: str = Field(max_length=200, pattern=r"^\P{C}+$")
     task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None

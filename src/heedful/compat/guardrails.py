@@ -46,7 +46,6 @@ REASONING = "reasoning"  # the key of the note of `log_rerun_reasoning`
 # The rules that the flags fatigue, max_reruns and bias_echo override.
 RULES = ("fatigue", "attempts", "echo")
 COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # with their lowest values
-SHARES = ("alignment_threshold", "drift_threshold", "decay_rate")
 POSITIVE = ("fatigue_threshold", "base_increment", "improvement_threshold", "critical_threshold")
 _log = logging.getLogger("heedful")
 
@@ -77,7 +76,7 @@ class LoopGuardrails:
     def __post_init__(self) -> None:
         for name, least in COUNTS.items():
             record.check_integer(name, getattr(self, name), least)
-        for name in (*SHARES, *POSITIVE):
+        for name in ("alignment_threshold", "drift_threshold", "decay_rate", *POSITIVE):
             record.check_number(name, getattr(self, name), 0.001 if name in POSITIVE else 0, 1)
         record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
 

@@ -30,9 +30,7 @@ from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 
 SOURCE = "reflection_engine_v2"
-LAYER = "rm"
 STORE = "heedful.db"
-STORED = ("state", "trust", "release")
 Method = Callable[..., Coroutine[Any, Any, Any]]
 UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
 
@@ -221,7 +219,7 @@ async def store_reflection(
     return {
         "reflection_id": made.reflection.signature.digest,
         "strategy_id": made.strategy.signature.digest if made.strategy else None,
-        **{name: getattr(made, name) for name in STORED},
+        **{name: getattr(made, name) for name in ("state", "trust", "release")},
     }
 
 
@@ -307,7 +305,7 @@ def _row(match: Match) -> dict[str, Any]:
         "related_memory_ids": list(map(str, of("related_memory_ids", []))),
         "metadata": {name: of(name, empty) for name, empty in UNKNOWN.items()},
         "source": SOURCE,
-        "layer": LAYER,
+        "layer": "rm",
         "state": match.state,
         "trust": match.trust,
         "release": match.release,

@@ -129,7 +129,6 @@ def validate_arguments(
     return policy, aims
 
 
-WARMEST = 1.0
 UNLIMITED = float("inf")  # seconds
 
 
@@ -429,7 +428,7 @@ class Run(Generic[C]):
             hint,
             state.values[-1] if state.values else None,
             self.data,
-            max(self.temperature, min(WARMEST, warmer)),
+            max(self.temperature, min(1.0, warmer)),
             self.seed + number - 1,
             told.examples if told else (),
             told.advice if told else (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,7 +60,8 @@ class AttemptReport:
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
         record.require(isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks")
-        if output is None and self.evaluation is None and not (self.digest or self.checks):
+        given = self.digest or self.checks or self.request
+        if output is None and self.evaluation is None and not given:
             raise errors.UsageError("the report is empty: give output, digest or evaluation")
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)
@@ -114,16 +115,19 @@ async def report(
     number: int,
     attempt_report: AttemptReport,
     memory: Memory | None = None,
+    load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
 ) -> ReportResult:
     """Decide on an attempt and store it; if the same report came before, return its verdict again.
 
+    `load` returns the checks of a new attempt. It is not called for a report that came before,
+    which it may refuse, because settings have changed since.
     With a `memory` of the same store and scope, a loop that ends adds lessons to the memory. Raises
     NotFound; AttemptTaken if the attempt was reported with other content; OutOfOrder if an earlier
     attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
     data = journal.journalable(attempt_report.output)
-    judged: list[record.Evaluation | None] = []  # at most one, even if the loop is read again
+    judged = list[tuple[AttemptReport, record.Evaluation | None]]()  # at most one, if read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.state.stored
@@ -136,8 +140,10 @@ async def report(
             return ReportResult(known, first.verdict, new=False)
         policy = _next_policy(snapshot, number)
         if not judged:
-            judged.append(await _evaluation(attempt_report, stored, number))
-        attempt = attempt_report.attempt(stored.loop, number, judged[0])
+            new = replace(attempt_report, checks=await load()) if load else attempt_report
+            judged.append((new, await _evaluation(new, stored)))
+        [(new, evaluation)] = judged
+        attempt = new.attempt(stored.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # Redact as the store does: joined texts can form a secret that no part contains.
         verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
@@ -327,7 +333,13 @@ async def override(
         head = snapshot.state.stored.head
         last = decide.latest_verdict(snapshot.state.stored.decisions)
         policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
-        _check_stops(last, policy)
+        known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
+        stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
+        if unknown := [one for one in stops if one not in known]:
+            raise errors.OverrideRefused(
+                f"the loop was stopped by {unknown[0]!r}, a rule that is user code; "
+                "override it in the program with this code, with Run.override"
+            )
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
@@ -347,17 +359,6 @@ def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
-def _check_stops(last: decide.Verdict, policy: decide.Policy) -> None:
-    """Raise OverrideRefused if a rule that is user code stopped the loop."""
-    known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
-    if unknown := [rule for rule in stops if rule not in known]:
-        raise errors.OverrideRefused(
-            f"the loop was stopped by {unknown[0]!r}, a rule that is user code; "
-            "override it in the program with this code, with Run.override"
-        )
-
-
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
     stored, following = snapshot.state.stored, len(snapshot.state.stored.loop.attempts) + 1
@@ -374,19 +375,16 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     return codec.policy_from(stored.head.policy)
 
 
-async def _evaluation(
-    report: AttemptReport, stored: StoredLoop, number: int
-) -> record.Evaluation | None:
+async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evaluation | None:
     """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
-    at = replace(_context(stored), attempt=number)
 
     async def as_reported(*_: object) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
 
     own = None if report.evaluation is None else as_reported
-    return await evaluated(report.output, at, report.checks, own)
+    return await evaluated(report.output, _context(stored), report.checks, own)
 
 
 def _context(stored: StoredLoop) -> Context:

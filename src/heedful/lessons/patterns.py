@@ -135,14 +135,10 @@ def _key(pattern: Signature) -> _Key:
 
 
 def is_learnable(pattern: Signature) -> bool:
-    """Return True if the pattern may be grouped: it is neither too long nor an assertion."""
+    """Return True if the pattern may be grouped: it is neither too long nor a failed assertion."""
     text = pattern.pattern
-    return len(text) <= LONGEST and not is_assertion(pattern.error_type, text)
-
-
-def is_assertion(error_type: str, pattern: str) -> bool:
-    """Return True if the error is a failed assertion (`assert x == 3`); such errors never merge."""
-    return "<ACTUAL>" in pattern or "assert" in f"{error_type} {pattern}".lower()
+    asserts = "<ACTUAL>" in text or "assert" in f"{pattern.error_type} {text}".lower()
+    return len(text) <= LONGEST and not asserts
 
 
 def _parsed(pattern: str) -> Tokens:

@@ -102,14 +102,12 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-_SCORES: Path = (0, "attempts", -1, "evaluation", "scores")
-
-
 def _knobs(last: Evaluation, loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
     """Yield the name, the present value and the path of each value that can change."""
     scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores]
     for name in dict.fromkeys(goal.score for _, goal in scored):
-        yield f"score {name}", float(last.scores[name]), (*_SCORES, name)
+        path = (0, "attempts", -1, "evaluation", "scores", name)
+        yield f"score {name}", float(last.scores[name]), path
     for n, goal in scored:
         yield f"threshold of {goal.score}", float(goal.threshold), (0, "goals", n, "threshold")
     yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")

@@ -54,7 +54,6 @@ _FORBIDDEN = re.compile(
 )
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
-_PATCH = "*** Begin Patch"
 # In an edit as text: the names of its files, and the lines that it adds and removes.
 _EDITED = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
 _CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
@@ -297,7 +296,7 @@ def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if nothing."""
     given = trace.given_to(event)
     held = {"input": given} if isinstance(given, str) else given
-    if _PATCH in (patch := str(held.get("input", ""))):
+    if "*** Begin Patch" in (patch := str(held.get("input", ""))):
         return patch
     lines: list[str] = []
     for change in held["edits"] if isinstance(held.get("edits"), list) else [held]:

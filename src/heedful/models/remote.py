@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
-PROVIDERS = ("openai", "anthropic", "google")
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _NO_TEMPERATURE = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
 _BUSY = (ModelUnavailable, "is overloaded, or the quota is used up; try later")
@@ -72,7 +71,7 @@ class Remote:
         call.check_timeout(timeout)
         self._kind, _, model = name.partition(":")
         self._url = ""
-        if self._kind not in PROVIDERS:
+        if self._kind not in ("openai", "anthropic", "google"):
             address, _, model = name.rpartition("#") if "#" in name else (name, "", "")
             host = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
             place = rf"({host}(?:/[^\s?]*)?)(\?\S*)?"

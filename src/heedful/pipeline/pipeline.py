@@ -276,7 +276,8 @@ class PipelineRun:
         stages.reports_of(self.state)
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
-            run = await self._journal.open(runs.head_of(pipeline.name, names))
+            task = {"pipeline": pipeline.name, "stages": names}
+            run = await self._journal.open(Head(task, (), runs.POLICY, kind="run"))
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await runs.stages_of(pipeline.store, pipeline.scope, self.id, names)

@@ -6,6 +6,7 @@ connections. If there are too many, it closes the one that has waited longest fo
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -54,6 +55,7 @@ def application(setup: Setup) -> FastAPI:
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup = setup
+    app.state.probing, app.state.probed = asyncio.Lock(), float("-inf")
     for router in ROUTERS:
         error = "refusal" if router.prefix in problems.OWN else "problem"
         answers: Any = {"default": _DESCRIPTION["errors"][error]}

@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
@@ -146,7 +145,11 @@ BEARER = HTTPBearer(
 
 
 class Route(APIRoute):
-    """A route that reads a large body in a thread, so that nobody else waits for it."""
+    """A route that reads a large body in a thread, so that nobody else waits for it.
+
+    In the state of the request, `plain` is the body as JSON data, and `wrong` what is wrong with
+    it. `Needs` refuses it, because a caller without permission gets 403 for any body.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, which then gets a large body already checked."""
@@ -155,24 +158,24 @@ class Route(APIRoute):
             return handle
 
         def read(request: Request, body: bytes) -> None:
-            with suppress(ValueError):  # FastAPI says why it is not JSON
-                plain = request.scope["state"]["plain"] = json.loads(body)
-                request._json, wrong = field.validate(plain, {}, loc=("body",))
-                if wrong:
-                    raise RequestValidationError(wrong)
+            state, request._json = request.scope["state"], None
+            wrong: Sequence[Any] = ()
+            try:
+                request._json = state["plain"] = json.loads(body)
+                if len(body) > LARGE:
+                    request._json, wrong = field.validate(request._json, {}, loc=("body",))
+            except (ValueError, RecursionError) as error:
+                wrong = [{"loc": ("body",), "type": "json", "msg": f"it cannot be parsed: {error}"}]
+            state["wrong"] = wrong
 
-        async def handle_large(request: Request) -> Response:
+        async def handle_read(request: Request) -> Response:
             if len(body := await request.body()) > LARGE:
                 await asyncio.to_thread(read, request, body)
+            elif body:
+                read(request, body)
             return await handle(request)
 
-        return handle_large
-
-
-async def json_of(request: Request) -> Any:
-    """Return the body as JSON data, as the client sent it."""
-    state = request.scope["state"]
-    return state["plain"] if "plain" in state else await request.json()
+        return handle_read
 
 
 class Needs:
@@ -185,19 +188,20 @@ class Needs:
         self.may: tuple[May, ...] = may
 
     async def __call__(self, request: Request, project: Project = None) -> Caller:
-        caller: Caller = request.scope["state"]["caller"]
+        state = request.scope["state"]
+        caller: Caller = state["caller"]
         caller.needs(*self.may)
-        # If the route takes a body, FastAPI has already read it, and the request has cached it.
-        has_body = request.scope["route"].body_field and await request.body()
-        body = await json_of(request) if has_body else None
-        body = body if isinstance(body, dict) else {}
+        body = state["plain"] if isinstance(state.get("plain"), dict) else {}
         for named in (request.query_params, body):
             for tenant in (named.get("tenant"), named.get("tenant_id")):
                 if tenant not in (None, caller.key.tenant):
                     raise TenantMismatch(f"the key does not belong to tenant {tenant!r}")
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
-        return caller.within(project) if project else caller
+        caller = caller.within(project) if project else caller
+        if state.get("wrong"):
+            raise RequestValidationError(state["wrong"])
+        return caller
 
 
 # Types of the parameter `caller` of a route; 403 if the key lacks the permission.

@@ -93,7 +93,12 @@ def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
     if (begun := body.count(b"[") + body.count(b"{")) > most and apart:
-        begun = _outside_texts(body)
+        import numpy as np  # slow to import
+
+        # Only those outside the texts of the JSON.
+        codes = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+        inside = np.logical_xor.accumulate(codes == ord('"'))
+        begun = int(np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside))
     if begun > most:
         detail = f"a body may have at most {most} lists and objects, not {begun}"
         raise Problem(413, "body_too_large", detail)
@@ -106,15 +111,6 @@ def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
         raise Problem(400, "bad_request", "the body has an unpaired surrogate") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
-
-
-def _outside_texts(body: bytes) -> int:
-    """Count the lists and objects that begin in a JSON text, but not inside its texts."""
-    import numpy as np  # slow to import
-
-    codes = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
-    inside = np.logical_xor.accumulate(codes == ord('"'))
-    return int(np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside))
 
 
 KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten

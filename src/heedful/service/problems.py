@@ -26,7 +26,6 @@ from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
-MEDIA = "application/problem+json"
 SOON = {"Retry-After": "1"}  # for errors with an unknown waiting time
 # Attributes of errors that a problem contains, and that the client sets on the error it raises.
 ATTRIBUTES = "allowed count edition field id kind quota source state".split()
@@ -128,10 +127,12 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
             log.error("%s: %s", problem.code, line)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
-            fields = {name: scope["state"].get(name) for name in names}
+            plain = scope["state"].get("plain")
+            sent = (plain if isinstance(plain, dict) else {}) | scope.get("path_params", {})
+            fields = {one: sent[one] if isinstance(sent.get(one), str) else None for one in names}
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     title = problem.code.replace("_", " ").capitalize()
     body = {"type": "about:blank", "title": title, "status": problem.status, "code": problem.code}
     body |= {"detail": problem.detail, **problem.fields}
-    return JSONResponse(body, problem.status, problem.headers, MEDIA)
+    return JSONResponse(body, problem.status, problem.headers, "application/problem+json")

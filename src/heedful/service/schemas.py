@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
@@ -73,7 +73,7 @@ READABLE = AfterValidator(_loop_name)
 LoopName = Annotated[Name, READABLE]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Plain = Annotated[Any, AfterValidator(_not_too_deep)]  # JSON data as it was read, not a copy
 Document = dict[str, Any]
 Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 
@@ -114,13 +114,12 @@ class NewLoop(Body):
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
-_Amount = Annotated[float, Field(ge=0, le=record.LARGEST)]
 _Score = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 _Usage = Annotated[
     record.Usage,
     Shape(
         **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
-        **dict.fromkeys(("cost", "seconds"), _Amount),
+        **dict.fromkeys(("cost", "seconds"), Annotated[float, Field(ge=0, le=record.LARGEST)]),
     ),
 ]
 _Finding = Annotated[
@@ -253,11 +252,10 @@ def loop_record(stored: StoredLoop) -> Document:
 
 def explanation_record(why: Explanation) -> Document:
     """Return why a loop continued and why it stopped, as a text and in parts."""
-    changes = list(map(str, why.would_change))
     return {
         "text": str(why),
         "lines": why.lines,
-        "would_change": changes,
+        "would_change": list(map(str, why.would_change)),
         "otherwise": why.otherwise,
     }
 

@@ -73,7 +73,7 @@ class Limits:
     `body` is the largest decompressed body in bytes, `traces` the same for `/v1/traces`. Each key
     may send `rate` requests a second (0: no limit), and `burst` at once. At most `concurrent`
     requests run at a time. A body has `seconds` to arrive, and an answer takes at most `answer`
-    seconds. On one day at most `outcomes` outcomes of a key count in the proof.
+    seconds. On one day at most `outcomes` ended and abandoned loops of a key count in proofs.
     """
 
     body: int = 4 * MIB

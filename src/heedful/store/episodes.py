@@ -24,7 +24,6 @@ from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
-LONGEST_ERROR = 500
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times as often.
 LEASE = 15.0
 # A part of an action is announced after it failed in `least` runs: on recorded sessions, 2 runs
@@ -175,7 +174,7 @@ def _insert(db: Db, scope: Scope, one: StoredEpisode, via: str) -> None:
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
-    outcome = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
+    outcome = {"state": state, "error": storable(error)[:500]}
     return db.one("settle_episode", scope, digest=digest, **outcome) is not None
 
 

@@ -62,7 +62,7 @@ def expose(
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": now}
-            values["via"] = db.actor.via
+            values["via"], values["most"] = db.actor.via, db.actor.outcomes
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
     if outcome is not None and _ran(db, scope, outcome.loop):
         broken = set(outcome.signatures)

@@ -647,9 +647,8 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             db.delete("note", {**scope, "loop": id})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
-    for row in db.run("traces_of", values).fetchall():
+    for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**scope, "trace": row["id"]})
-        db.delete("trace", {**scope, "id": row["id"]})
     ended = {**scope, "via": values["source"]}
     db.delete("event", ended)
     for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):

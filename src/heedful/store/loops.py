@@ -178,13 +178,10 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     if entry.step is not None:
         key, record = entry.step
         db.insert("step", {"loop": n, "key": key, "record": dump(record)}, SKIP)
-    changes = {}
     if entry.extra is not None:
-        changes["extra"] = dump(codec.to_document(entry.extra))
+        db.update("loop", {"n": n}, {"extra": dump(codec.to_document(entry.extra))})
     if entry.cancelled:
-        changes["cancelled"] = storable(entry.cancelled)
-    if changes:
-        db.update("loop", {"n": n}, changes)
+        db.update("loop", {"n": n}, {"cancelled": storable(entry.cancelled)})
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
         db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
@@ -333,9 +330,8 @@ def _lost(id: str) -> LeaseLost:
 
 def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
     driven = {"owner": owner, "created": now, "updated": now, "via": db.actor.via}
-    n = int(
-        db.insert("loop", {**key, **_columns(head), **driven}, "returning n").fetchall()[0]["n"]
-    )
+    values = {**key, **_columns(head), **driven}
+    n = int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
     if owner:
         db.run("renew_lease", {**key, "epoch": 1, "lease": LEASE_SECONDS})
     return n
@@ -381,11 +377,11 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry) -> bool:
     """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents differ."""
     if entry.attempt is None:
         return True
+    value = dump(entry.value)  # before the attempt, so that fewer copies exist at a time
     attempt = redact_data(codec.to_document(entry.attempt))
     key = {"loop": n, "number": attempt["number"]}
-    bare = {**attempt, "candidate": {"digest": attempt["candidate"]["digest"]}}
-    text, value = _json(attempt["candidate"].get("text")), dump(entry.value)
-    content = {"record": _json(bare), "text": "" if text == value else text, "value": value}
+    text = _json(attempt["candidate"].pop("text", None))
+    content = {"record": _json(attempt), "text": "" if text == value else text, "value": value}
     known = db.select("record, text, value", "attempt", key)
     if not known:
         db.insert("attempt", {**key, **content, "via": db.actor.via, "created": now})
@@ -468,8 +464,7 @@ def explained(stored: StoredLoop) -> Explanation:
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     loop = stored.loop
     if stored.decisions:
-        echoes = decide.echoes_before(loop, policy, stored.decisions[-1])
-        loop = replace(loop, echoes=echoes)
+        loop = replace(loop, echoes=decide.echoes_before(loop, policy, stored.decisions[-1]))
     return explain(loop, policy, recorded)
 
 

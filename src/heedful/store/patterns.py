@@ -243,11 +243,10 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
     """Return for each lesson the `QUERIES` newest tasks and sightings that belong to it."""
-    found = {}
-    for id in ids:
-        rows = db.run("asked", {"reflection": id, "most": QUERIES})
-        found[id] = [row["text"] for row in rows]
-    return found
+    return {
+        id: [row["text"] for row in db.run("asked", {"reflection": id, "most": QUERIES})]
+        for id in ids
+    }
 
 
 def supersede(

@@ -376,7 +376,10 @@ class Database:
         repeated here. The caller may repeat the call: its attempt number, id or idempotency key
         prevents a second write.
         """
-        locks = [_key(scope, name) for name in dict.fromkeys(holds)]
+        # A number for each lock. If two locks share a number, one waits for the other.
+        names = (f"{scope.tenant}\0{scope.project}\0{name}" for name in dict.fromkeys(holds))
+        keys = (blake2b(one.encode("utf-8", "surrogatepass"), digest_size=8) for one in names)
+        locks = [int.from_bytes(one.digest(), signed=True) for one in keys]
         job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
         return await self._pool.run(job, locks)
 
@@ -435,12 +438,6 @@ def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
     taken = "".join(f", pg_advisory_xact_lock({lock})" for lock in locks)
     tenant = sql.quote(scope.tenant)
     return f"{begin}; select set_config('heedful.tenant', {tenant}, true){taken}"
-
-
-def _key(scope: Scope, name: str) -> int:
-    """Return a number for the lock `name`. If two locks share a number, one waits for the other."""
-    text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
 
 
 Part = Literal["pre", "post", "all"]

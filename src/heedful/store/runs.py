@@ -21,7 +21,7 @@ from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops
-from heedful.store.records import Head, StageHead, StoredLoop
+from heedful.store.records import StageHead, StoredLoop
 from heedful.store.store import Store
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
@@ -357,13 +357,7 @@ def file_safe(name: str) -> str:
 
 
 # A run is a loop that gets one attempt whenever the run ends.
-POLICY = Policy((MaxAttempts(1),), name="pipeline")
-
-
-def head_of(pipeline: str, stages: Sequence[str]) -> Head:
-    """Return the head of the loop that stores a run."""
-    task = {"pipeline": pipeline, "stages": list(stages)}
-    return Head(task, (), policy_to(POLICY), kind="run")
+POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
 
 
 def loop_of(run: str, stage: str) -> str:

@@ -177,6 +177,9 @@ def translate_error(error: BaseException) -> BaseException:
         )
     elif isinstance(error, OSError) or code in _CAUSES:
         ours = errors.StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
+    elif "no such " in str(error) or "has no column" in str(error):
+        todo = "run `heedful export` with that version, and import the lessons into a new file"
+        ours = errors.StoreOlder(f"{error}: an unreleased heedful made this file; {todo}")
     else:
         ours = errors.StoreError(str(error))
     ours.__cause__ = error

@@ -441,7 +441,6 @@ def short(data: bytes) -> str:
 
 
 Extra = Callable[[Db], None]
-RecordEffect = Callable[[Db, int, Mapping[str, Any]], None]
 Commit = Callable[[Work[T]], Awaitable[T]]
 
 
@@ -456,7 +455,7 @@ class Effects:
 
     def __init__(
         self,
-        record: RecordEffect | None = None,
+        record: Callable[[Db, int, Mapping[str, Any]], None] | None = None,
         known: Sequence[Mapping[str, Any]] = (),
         actor: Actor = IN_PROCESS,
     ) -> None:
@@ -474,10 +473,6 @@ class Effects:
 
     def __exit__(self, *_: object) -> None:
         _effects.reset(self._token)
-
-    def also(self, extra: Extra) -> None:
-        """Run `extra` in the same transaction as the next write of this call."""
-        self._extras.append(extra)
 
     async def write(self, of: Callable[..., T], work: Work[T], commit: Commit[T]) -> T:
         """Return the stored result of the function `of`; the first time, run and commit `work`."""
@@ -521,7 +516,7 @@ def also(extra: Extra) -> None:
     current = _effects.get()
     if current is None:
         raise LookupError("no call runs here; use `also` within `with Effects()`")
-    current.also(extra)
+    current._extras.append(extra)
 
 
 @cache

@@ -406,7 +406,9 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
             db.create_function("tenant_of", 1, tenants.get)
             counts = {table.name: _copy_table(db, copied, table) for table in tables()}
             copied.script(_AFTER)
-            _number(copied)
+            for name, key in ((one.name, one.number) for one in tables() if one.number):
+                last = f"max({key})) from {name} having max({key}) > 0"  # the copy counts on
+                copied.script(f"select setval(pg_get_serial_sequence('{name}', '{key}'), {last}")
             copied.end("commit")
             return counts
     except postgres.MISHAPS as error:
@@ -427,12 +429,3 @@ def _copy_table(db: Any, copied: Any, table: Table) -> int:
     written: int = copied.load(table.name, (*table.columns, *near), rows())
     copied.script(f"alter table {table.name} enable trigger user")
     return written
-
-
-def _number(copied: Any) -> None:
-    """Let the copy continue the numbers of the source."""
-    for table in tables():
-        if key := table.number:
-            sequence = f"pg_get_serial_sequence('{table.name}', '{key}')"
-            last = f"from {table.name} having max({key}) > 0"
-            copied.script(f"select setval({sequence}, max({key})) {last}")

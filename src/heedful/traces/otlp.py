@@ -25,7 +25,6 @@ Error = tuple[str, str]
 Kind = Literal["model", "tool", "around", ""]
 ANSWERS = SAID | {"tool_response"}
 OPENINFERENCE = "openinference.span.kind"
-GENAI = "gen_ai.operation.name"
 # What a span records -> the kind of its step, and whose words it holds: a model's (""), or others'.
 KINDS: Mapping[str, tuple[Kind, Origin]] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), ("model", "")),
@@ -253,7 +252,7 @@ def step_of(span: Span) -> Step:
 def kind_of(held: Attributes) -> tuple[Kind, Origin]:
     """Return the kind of a step and the origin of its words, from the attributes of its span."""
     inferred = held.get(OPENINFERENCE)
-    kind = inferred or held.get(GENAI)
+    kind = inferred or held.get("gen_ai.operation.name")
     if not isinstance(kind, str):
         return "", ""
     return KINDS.get(kind.upper() if inferred else kind, ("around", "external"))

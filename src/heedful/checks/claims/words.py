@@ -27,7 +27,6 @@ _CARDINALS |= {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "squared": 2, "cubed": 3}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "k": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9}
 _SCALES |= {"bn": 1e9, "trillion": 1e12}
-_PERCENT = frozenset(("%", "percent", "pct", "percentage"))
 STOP = frozenset(
     "a an the of to in on at for and or is are was were be been do does did has have had with by"
     " from as that this it its his her their he she they i you we not but who which what when where"
@@ -113,7 +112,7 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
             continue
         factor = _SCALES.get(lows[at], 1.0)
         at += factor != 1.0
-        percent = lows[at] in _PERCENT
+        percent = lows[at] in ("%", "percent", "pct", "percentage")
         yield Quantity(first, at - 1, value * factor, step * factor, digits, percent)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
-from heedful.service.auth import Approving, Caller, Reading, Route, Writing, json_of
+from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import READABLE, Name, Share
 from heedful.store import lessons
@@ -125,9 +125,7 @@ class LenientRoute(Route):
 
         async def handle_leniently(request: Request) -> Response:
             answer = await handle(request)
-            unknown = (
-                [name for name in await json_of(request) if name not in known] if known else []
-            )
+            unknown = [name for name in request.state.plain if name not in known] if known else []
             if not unknown:
                 return answer
             warnings = [f"ignored: {name!r} is no field of this route" for name in unknown]
@@ -137,21 +135,7 @@ class LenientRoute(Route):
         return handle_leniently
 
 
-async def _remember_loop(request: Request) -> None:
-    """Store the loop id in the state of the request, because answers to errors contain the id."""
-    named = request.path_params.get("loop_id")
-    if named is None and await request.body():
-        body = await json_of(request)
-        named = body.get("loop_id") if isinstance(body, dict) else None
-    request.state.loop_id = named if isinstance(named, str) else None
-
-
-router: APIRouter = APIRouter(
-    prefix="/orchestrator",
-    tags=["compatible"],
-    dependencies=[Depends(_remember_loop)],
-    route_class=LenientRoute,
-)
+router: APIRouter = APIRouter(prefix="/orchestrator", tags=["compatible"], route_class=LenientRoute)
 
 
 @router.post("/loop-complete", response_model=dict[str, Any])

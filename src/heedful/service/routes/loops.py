@@ -23,6 +23,7 @@ from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
 from heedful.lessons.lesson import release_command
+from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
 from heedful.loop.record import Finding, Loop, require
@@ -56,16 +57,19 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     setup, specs = caller.setup, [check.model_dump() for check in body.checks]
     pinned, operator = setup.pinned(caller.scope, id), "approve" in caller.key.may
     always = [{"name": name} for name in pinned.checks]
-    if always and body.output is None:
-        raise InvalidInput("output", None, "given: checks that are pinned to this loop read it")
     own = [spec for spec in specs if spec not in always]
-    checks = await load_checks([*always, *own], setup)
-    given = body.output, body.digest, body.evaluation, checks, body.usage
+
+    async def load() -> Sequence[Check]:
+        if always and body.output is None:
+            raise InvalidInput("output", None, "given: checks that are pinned to this loop read it")
+        return await load_checks([*always, *own], setup)
+
+    given = body.output, body.digest, body.evaluation, (), body.usage
     measured = bool(always) and body.evaluation is None and not own
     options: Any = {"vouched": operator or caller.key.id in pinned.keys or measured}
     options["goals"] = None if operator else pinned.goals or caller.setup.policy.goals
     report = reports.AttemptReport(*given, request=specs, **options)
-    result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
+    result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory, load)
     if result.new:
         setup.metrics.decided(result.verdict)
     loop, verdict = result.loop, result.verdict
@@ -82,11 +86,18 @@ async def waiting(caller: Caller, loop: Loop) -> str:
 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: NewId, body: schemas.NewLoop, caller: Writing, response: Response) -> Document:
-    """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ."""
+    """Begin a loop, or return it if it exists; 409 if its task, context, goals or policy differ.
+
+    Goals and a policy that the body leaves out do not differ.
+    """
     options = body.model_dump(exclude={"tenant", "task", "policy"})
     rules = caller.setup.policy if body.policy is None else policy(body.policy)
     options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals or rules.goals
     options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
+    with suppress(NotFound):  # the settings may have changed since the loop began
+        stored = await caller.read(loop_store.read, id)
+        kept = {"goals": stored.loop.goals, "policy": policy_from(stored.head.policy)}
+        options |= {name: kept[name] for name in kept if not getattr(body, name)}
     opened = await reports.open_loop(id, body.task, **options)
     response.status_code = 201 if opened.created else 200
     return loop_record(opened.stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,9 @@ from heedful.store import keys as key_store
 from heedful.store.store import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
+# Seconds for which `/readyz` repeats an answer, because strangers can call it. It asks for the
+# writer: a read does not show that the writer is stuck, or that a server has become a standby.
+FRESH = 1.0
 
 
 @router.get("/healthz")
@@ -35,12 +39,15 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
-    setup: Setup = request.app.state.setup
-    store = await _state(setup.store.write(Scope(), check_writes))
-    work = await _state(setup.work.depth())
-    ready = store == work == "ok"
+    state = request.app.state
+    async with state.probing:
+        if time.monotonic() >= state.probed + FRESH:
+            store = await _state(state.setup.store.write(Scope(), check_writes))
+            state.known = {"store": store, "work": await _state(state.setup.work.depth())}
+            state.probed = time.monotonic()
+    ready = set(state.known.values()) == {"ok"}
     response.status_code = 200 if ready else 503
-    return {"status": "ready" if ready else "unavailable", "store": store, "work": work}
+    return {"status": "ready" if ready else "unavailable", **state.known}
 
 
 async def _state(call: Awaitable[object]) -> str:

@@ -32,7 +32,21 @@ where tenant = :tenant and project = :project and memory_key = :memory_key
       and x.kind = cause.kind and x.signature = cause.signature and x.shown));
 
 -- name: read_evidence
-with opportunity as not materialized (
+with given_up as materialized (
+  -- A key ran these loops and left them. With the loops that it ended on the same day, at most `most` count. A loop
+  -- without an attempt does not count, because a key can recall for a loop that it never runs.
+  select loop from (
+    select loop, most, row_number() over (partition by via, round(at / :day) order by most > 0, at, loop) as place from (
+      select loop, via, at, 0 as most from outcome where tenant = :tenant and project = :project and via <> '' and n > 0
+      union all
+      select x.loop, x.via, min(x.at), max(x.most) from exposure x left join outcome o using (tenant, project, loop)
+      join loop l on l.tenant = :tenant and l.project = :project and l.id = x.loop
+      join attempt a on a.loop = l.n and a.number = 1
+      where x.tenant = :tenant and x.project = :project and x.via <> '' and x.share > 0 and o.loop is null
+        and x.at + :day < :now
+      group by x.loop, x.via) as loops
+  ) as places where place <= most
+), opportunity as not materialized (
   select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, coalesce(x.at <= r.judged_from, false) as before,
          x.among > 1 and x.together as shared, x.among > 1 and not x.together and x.share > 0 as apart,
          -- A loop that did not end within a day counts as given up.
@@ -42,10 +56,7 @@ with opportunity as not materialized (
   from exposure x left join outcome o using (tenant, project, loop)
   left join reflection r using (tenant, project, kind, signature)
   where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
-    and x.share > 0 and x.at + :day < :now and (x.via = '' or exists (
-      -- A key can recall for a loop that it never runs.
-      select 1 from loop l join attempt a on a.loop = l.n
-      where l.tenant = x.tenant and l.project = x.project and l.id = x.loop)))
+    and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
 select lesson, share, shown, right_at_once, recurred, calls, count(*) as n
 from opportunity where not shared and not before

@@ -197,9 +197,10 @@ delete from episode
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 returning digest;
 
--- name: traces_of
-select id from trace
-where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0;
+-- name: delete_traces
+delete from trace
+where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
+returning id;
 
 -- name: rests_on_source
 with recursive rests (id) as (

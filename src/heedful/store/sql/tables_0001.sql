@@ -245,7 +245,8 @@ create table refused (
 ) without rowid;
 
 -- A lesson that was ranked into the prompt of a loop, and then shown, or withheld with the probability `share`. The row
--- has the name of the lesson, so that it outlives the lesson. `among` is the number of lessons ranked into the prompt.
+-- has the name of the lesson, so that it outlives the lesson. `among` is the number of lessons ranked into the prompt. Of
+-- the loops of the key `via`, `most` count in a day.
 create table exposure (
   tenant text not null,
   project text not null,
@@ -258,6 +259,7 @@ create table exposure (
   among integer not null,
   examples text not null default '[]',
   via text not null default '',
+  most integer not null default 0,
   at real not null,
   primary key (tenant, project, loop, kind, signature)
 ) without rowid;
