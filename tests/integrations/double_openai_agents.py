@@ -16,9 +16,9 @@ from tests.integrations.doubles import Call, Driven, Say, Turn
 class Scripted(ScriptedModel):
     """The SDK's scripted model, which repeats its last turn."""
 
-    def __init__(self, turns: Sequence[Turn]) -> None:
+    def __init__(self, turns: Sequence[Turn], tool: str = "shell") -> None:
         super().__init__()
-        self.turns, self.asked, self.prompts = list(turns), 0, list[str]()
+        self.turns, self.tool, self.asked, self.prompts = list(turns), tool, 0, list[str]()
 
     def next(self) -> None:
         turn = self.turns[min(self.asked, len(self.turns) - 1)]
@@ -27,31 +27,31 @@ class Scripted(ScriptedModel):
             return self.enqueue(turn)
         arguments = {"command": turn.command} if isinstance(turn, Call) else {}
         say = assistant_message(turn.text) if isinstance(turn, Say) else None
-        item = say or function_call("shell", arguments, call_id=f"call-{self.asked}")
+        item = say or function_call(self.tool, arguments, call_id=f"call-{self.asked}")
         usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
         self.enqueue(ModelResponse([item], usage, f"resp-{self.asked}"))
 
-    def see(self, asked: Mapping[str, Any]) -> None:
-        system, given = asked["system_instructions"], asked["input"]
+    def see(self, *asked: Any, **named: Any) -> None:
+        system, given = asked[:2] or (named["system_instructions"], named["input"])
         items = [given] if isinstance(given, str) else given
         self.prompts.append("\n".join([system or "", *_texts(items)]))
         self.next()
 
-    async def get_response(self, *args: Any, **named: Any) -> Any:
-        self.see(named)
-        return await super().get_response(*args, **named)
+    async def get_response(self, *asked: Any, **named: Any) -> Any:
+        self.see(*asked, **named)
+        return await super().get_response(*asked, **named)
 
-    async def stream_response(self, *args: Any, **named: Any) -> Any:
-        self.see(named)
-        async for event in super().stream_response(*args, **named):
+    async def stream_response(self, *asked: Any, **named: Any) -> Any:
+        self.see(*asked, **named)
+        async for event in super().stream_response(*asked, **named):
             yield event
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    parts = value.values() if isinstance(value, Mapping) else value if value else ()
-    return [text for part in parts for text in _texts(part)] if isinstance(value, Mapping | list) else []
+    parts = value.values() if isinstance(value, Mapping) else value or ()
+    return [text for part in parts for text in _texts(part)]
 
 
 def shell_agent(

@@ -282,10 +282,10 @@ class _Attempts:
 
     def known(self) -> RunResult | None:
         """Return the stored answer if an earlier call with this id has ended; None otherwise."""
-        loop = self.run.loop
-        if loop is None or not loop.ended or isinstance(self.input, RunState):
+        loop, best = self.run.loop, self.run.best
+        if best is None or not (loop and loop.ended) or isinstance(self.input, RunState):
             return None
-        output = self.typed(self.run.best)
+        output = self.typed(best)
         context: RunContextWrapper[Any] = RunContextWrapper(self.options.get("context"))
         return RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
 
