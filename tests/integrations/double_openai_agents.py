@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,13 +22,12 @@ class Scripted(ScriptedModel):
     def next(self) -> None:
         turn = self.turns[min(self.asked, len(self.turns) - 1)]
         self.asked += 1
-        if isinstance(turn, Exception):
-            return self.enqueue(turn)
         arguments = {"command": turn.command} if isinstance(turn, Call) else {}
         say = assistant_message(turn.text) if isinstance(turn, Say) else None
         item = say or function_call(self.tool, arguments, call_id=f"call-{self.asked}")
         usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
-        self.enqueue(ModelResponse([item], usage, f"resp-{self.asked}"))
+        response = ModelResponse([item], usage, f"resp-{self.asked}")
+        self.enqueue(turn if isinstance(turn, Exception) else response)
 
     def see(self, *asked: Any, **named: Any) -> None:
         system, given = asked[:2] or (named["system_instructions"], named["input"])
@@ -55,7 +53,10 @@ def _texts(value: Any) -> list[str]:
 
 
 def shell_agent(
-    script: Sequence[Turn], driven: Driven, results: Mapping[str, str | Exception] = {}, **options: Any
+    script: Sequence[Turn],
+    driven: Driven,
+    results: Mapping[str, str | Exception] = {},
+    **options: Any,
 ) -> tuple[Agent[Any], Scripted]:
     def shell(command: str) -> str:
         """Run a command."""

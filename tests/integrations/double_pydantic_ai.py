@@ -10,7 +10,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from heedful.integrations import Host
 from heedful.integrations.pydantic_ai import Heedful
-from tests.integrations.doubles import Call, Driven, Say, Turn
+from tests.integrations.doubles import Call, Driven, Turn
 
 
 def scripted(script: Sequence[Turn], driven: Driven) -> FunctionModel:

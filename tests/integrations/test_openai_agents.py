@@ -13,16 +13,15 @@ from agents import (
     RunHooks,
     SQLiteSession,
     UserError,
-    function_tool,
 )
 from pydantic import BaseModel
 
 from heedful import policy
 from heedful.errors import Conflict
 from heedful.integrations import Host
-from heedful.integrations.openai_agents import Rejected, hold, run, run_streamed, run_sync
+from heedful.integrations.openai_agents import Judged, hold, run, run_streamed, run_sync
 from tests.integrations.double_openai_agents import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, Say
+from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in, severity
 
 CONFIG = RunConfig(tracing_disabled=True)
@@ -111,14 +110,14 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(tmp_path
     with pytest.raises(UserError, match="Cannot find module"):
         await run(agent, "build", host=host, run_config=CONFIG)
     guarded = {"tool_input_guardrails": [hold]}
-    turns = [Call("make"), Say("no"), Call("make")]
+    turns: list[Turn] = [Call("make"), Say("no"), Call("make")]
     agent, model = shell_agent(turns, driven, failing, **guarded)
     await run(agent, "build", host=host, run_config=CONFIG)
     assert driven.commands == ["make"]
     assert model.prompts[-1].count("failed with") == 1
     with pytest.raises(MaxTurnsExceeded):
         await run(agent, "build", host=host, run_config=CONFIG, max_turns=3)
-    assert driven.commands == ["make", "make", "make"][: len(driven.commands)]
+    assert driven.commands == ["make"] * 3
 
 
 async def test_the_server_holds_the_conversation(tmp_path: Path) -> None:
@@ -131,7 +130,7 @@ async def test_the_server_holds_the_conversation(tmp_path: Path) -> None:
 
 async def test_a_run_that_waits_for_an_approval_goes_on(tmp_path: Path) -> None:
     driven, host = Driven(), judging(memory_in(tmp_path))
-    script = [Say("high"), Call("rm"), Say("P1")]
+    script: list[Turn] = [Say("high"), Call("rm"), Say("P1")]
     agent, _ = shell_agent(script, driven, needs_approval=True)
     waits = await run(agent, TASK, host=host, id="one", run_config=CONFIG)
     state = waits.to_state()
@@ -143,9 +142,9 @@ async def test_a_run_that_waits_for_an_approval_goes_on(tmp_path: Path) -> None:
 async def test_streamed_and_sync(tmp_path: Path) -> None:
     agent, _ = shell_agent([Say("high"), Say("P1")], Driven())
     stream = run_streamed(agent, TASK, host=judging(None), run_config=CONFIG)
-    events = [event async for event in stream.stream_events()]
-    assert [one.output for one in events if isinstance(one, Rejected)] == ["high"]
-    assert stream.final_output == "P1"
+    judged = [event async for event in stream if isinstance(event, Judged)]
+    assert [one.output for one in judged] == ["high", "P1"]
+    assert judged[-1].result is not None
 
 
 def test_sync(tmp_path: Path) -> None:

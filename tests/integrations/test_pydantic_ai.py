@@ -15,7 +15,7 @@ from heedful.integrations import Host
 from heedful.integrations.pydantic_ai import Heedful
 from heedful.store import loops
 from tests.integrations.double_pydantic_ai import scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, Say
+from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 
@@ -25,7 +25,7 @@ async def test_the_policy_decides_and_what_retries_send_stays_bounded(
     output: Any, retries: int
 ) -> None:
     driven, words = Driven(), ("one", "two", "six", "ten")
-    script = [Call("ls"), *[Say(f"{word} " * 300) for word in words], Say("P1")]
+    script: list[Turn] = [Call("ls"), *[Say(f"{word} " * 300) for word in words], Say("P1")]
     host = judging(None, policy=policy("attempts.limit=5"))
     options = {"output_type": output, "retries": {"output": retries}}
     agent = shell_agent(script, driven, capabilities=[Heedful(host=host)], **options)
@@ -90,7 +90,9 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Path) -> Non
 
 async def test_streams(tmp_path: Path) -> None:
     memory, driven = memory_in(tmp_path), Driven()
-    agent = Agent(TestModel(custom_output_text="high"), capabilities=[Heedful(host=judging(memory))])
+    agent = Agent(
+        TestModel(custom_output_text="high"), capabilities=[Heedful(host=judging(memory))]
+    )
     async with agent.run_stream(TASK, run_id="one") as stream:
         assert [text async for text in stream.stream_text()][-1] == "high"
         assert await stream.get_output() == "high"

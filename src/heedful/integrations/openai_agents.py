@@ -1,60 +1,39 @@
 """heedful for OpenAI Agents (the package `openai-agents`): run an agent until its answer is right.
 
 `run` takes the place of `Runner.run`, `run_sync` of `Runner.run_sync`, and `run_streamed` of
-`Runner.run_streamed`. Each attempt is a run of the SDK. The hooks are those of a run, not of an
-agent, so agents, tools and handoffs stay as they are: `call_model_input_filter` adds what memory
-tells, `on_tool_start` asks about a call before it runs, `tool_error_formatter` about its error.
+`Runner.run_streamed`. Each attempt is a run of the SDK. The hooks are those of a run, so agents,
+tools and handoffs stay as they are: `call_model_input_filter` adds what memory tells,
+`on_tool_start` asks about a call before it runs, `tool_error_formatter` about its error.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from agents import (
-    Agent,
-    AgentOutputSchema,
-    AgentOutputSchemaBase,
-    RunConfig,
-    RunContextWrapper,
-    RunHooks,
-    Runner,
-    RunResult,
-    RunState,
-    Tool,
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrailData,
-    Usage,
-    tool_input_guardrail,
-)
-from agents.items import TResponseInputItem
-from agents.result import RunResultBase, RunResultStreaming
+import agents
+from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
-from pydantic import TypeAdapter, ValidationError
 
 from heedful.drive import portal
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.host import ADVICE, REJECTED, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
-from heedful.loop.record import Candidate
-from heedful.loop.record import Usage as Spent
+from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
 
-Items = list[TResponseInputItem]
-ADVICE = 10_000  # characters of advice in one request; of the calls, the latest come first
-REJECTED = "A check of this answer found:\n"
-_current: ContextVar[_Attempts | None] = ContextVar("heedful_agents_run", default=None)
+Items: TypeAlias = list[Any]
+Input: TypeAlias = str | Items | agents.RunState[Any]
+Agent: TypeAlias = agents.Agent[Any]
 
 
 async def run(
-    agent: Agent[Any], input: str | Items | RunState[Any], *, host: Host, id: str = "", **options: Any
-) -> RunResult:
+    agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
+) -> agents.RunResult:
     """Run an agent until its final output passes the checks of `host`, or a rule stops it.
 
     Returns the result with the best output; its usage is that of all attempts. Takes the `options`
@@ -63,259 +42,224 @@ async def run(
     not rejected answers. A result that waits for an approval is returned unjudged; pass its state
     as `input`, with the same id. Raises what `Runner.run` raises.
     """
-    attempts = await _Attempts.begin(agent, input, host, id, options)
+    attempts = await _begin(agent, input, host, id, options)
     result = attempts.known()
     while result is None:
-        token = _current.set(attempts)
         try:
-            made = await Runner.run(attempts.agent, attempts.input, **attempts.options)
+            made = await agents.Runner.run(attempts.agent, attempts.input, **attempts.options)
         except Exception as error:
             await attempts.fail(error)
             raise
-        finally:
-            _current.reset(token)
         result = await attempts.judge(made)
-    return result
+    return cast("agents.RunResult", result)
 
 
 def run_sync(
-    agent: Agent[Any], input: str | Items | RunState[Any], *, host: Host, id: str = "", **options: Any
-) -> RunResult:
+    agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
+) -> agents.RunResult:
     """Do what `run` does, for callers without an event loop. Raises UsageError inside one."""
     return portal.run_sync(run(agent, input, host=host, id=id, **options))
 
 
-def run_streamed(
-    agent: Agent[Any], input: str | Items | RunState[Any], *, host: Host, id: str = "", **options: Any
-) -> Streamed:
-    """Do what `run` does, with the events of all attempts; `Rejected` stands after a rejected one.
-
-    Nothing runs before the events are read. Takes the options of `Runner.run_streamed`.
-    """
-    return Streamed(agent, input, host, id, options)
-
-
 @dataclass(frozen=True)
-class Rejected:
-    """The event after a rejected attempt: its output, and what is wrong with it."""
+class Judged:
+    """The event after an attempt: its output, and what is wrong with it; at last, the result."""
 
     output: Any
-    feedback: str
-    type: str = "heedful_rejected"
-
-
-@dataclass
-class Streamed:
-    """A streamed run: iterate over `stream_events()`, then read `result`."""
-
-    agent: Agent[Any]
-    input: str | Items | RunState[Any]
-    host: Host
-    id: str
-    options: dict[str, Any]
+    feedback: str = ""
     result: RunResultBase | None = None
-
-    @property
-    def final_output(self) -> Any:
-        """The best output; None before the events have ended."""
-        return self.result.final_output if self.result else None
-
-    async def stream_events(self) -> AsyncIterator[StreamEvent | Rejected]:
-        """Run the agent, and yield the events of the SDK and `Rejected`."""
-        asked = self.agent, self.input, self.host, self.id, self.options
-        attempts = await _Attempts.begin(*asked)
-        self.result = attempts.known()
-        while self.result is None:
-            token = _current.set(attempts)
-            try:
-                made = Runner.run_streamed(attempts.agent, attempts.input, **attempts.options)
-            finally:
-                _current.reset(token)  # the task of the SDK has a copy
-            try:
-                async for event in made.stream_events():
-                    yield event
-            except Exception as error:
-                await attempts.fail(error)
-                raise
-            output = made.final_output
-            self.result = await attempts.judge(made)
-            if self.result is None:
-                yield Rejected(output, attempts.feedback)
+    type: str = "heedful_judged"
 
 
-@tool_input_guardrail(name="heedful_hold")
-async def hold(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+async def run_streamed(
+    agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
+) -> AsyncIterator[StreamEvent | Judged]:
+    """Do what `run` does, and yield the events of all attempts; `Judged` ends each attempt.
+
+    The last event is the `Judged` with the result. Takes the options of `Runner.run_streamed`.
+    """
+    attempts = await _begin(agent, input, host, id, options)
+    result = attempts.known()
+    while result is None:
+        made = agents.Runner.run_streamed(attempts.agent, attempts.input, **attempts.options)
+        try:
+            async for event in made.stream_events():
+                yield event
+        except Exception as error:
+            await attempts.fail(error)
+            raise
+        finally:
+            if not made.is_complete:  # nobody reads on
+                made.cancel()
+        output = made.final_output
+        if (result := await attempts.judge(made)) is None:
+            yield Judged(output, attempts.feedback)
+    yield Judged(result.final_output, result=result)
+
+
+@agents.tool_input_guardrail(name="heedful_hold")
+async def hold(data: agents.ToolInputGuardrailData) -> agents.ToolGuardrailFunctionOutput:
     """A guardrail for tools that are expensive or cannot be undone.
 
     A call that failed before does not run: the model is told what happened. When the model makes
     the same call again, it runs.
     """
-    attempts, context = _current.get(), data.context
-    if attempts is None:
-        return ToolGuardrailFunctionOutput.allow()
+    context, config = data.context, data.context.run_config
+    attempts = getattr(config and config.call_model_input_filter, "__self__", None)
     call = context.tool_name, context.tool_arguments
+    if not isinstance(attempts, _Attempts) or call in attempts.held:
+        return agents.ToolGuardrailFunctionOutput.allow()
     advice = await attempts.ask(context)
-    if not advice or call in attempts.held:
-        return ToolGuardrailFunctionOutput.allow()
+    if not advice:
+        return agents.ToolGuardrailFunctionOutput.allow()
     attempts.held.add(call)
-    attempts.advice.pop(context.tool_call_id, None)  # the model reads it as the result of the call
-    return ToolGuardrailFunctionOutput.reject_content(advice.text)
+    del attempts.calls[context.tool_call_id]
+    attempts.run.told.pop(context.tool_call_id)  # it is the result of the call
+    return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
+
+
+async def _begin(
+    agent: Agent, given: Input, host: Host, id: str, options: dict[str, Any]
+) -> _Attempts:
+    config, session = options.get("run_config") or agents.RunConfig(), options.get("session")
+    config = agents.RunConfig(**config) if isinstance(config, dict) else config
+    state = given if isinstance(given, agents.RunState) else None
+    asked: Any = state.to_json()["original_input"] if state else given
+    own: Items = [_message("user", asked)] if isinstance(asked, str) else list(asked)
+    pair = own[-2:] if str(own[-1].get("content", "")).startswith(REJECTED) else []
+    own = own[: len(own) - len(pair)]
+    anchor = next((item for item in reversed(own) if item.get("role") == "user"), own[-1])
+    task, base = _text(anchor.get("content", "")), own
+    settings, join, past = config.session_settings, config.session_input_callback, Items()
+    if session:
+        limit = {"limit": settings.limit} if settings and settings.limit else {}
+        past = list(await session.get_items(**limit))
+        id = id or f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
+    if past and not state:
+        joined = join(past, own) if join else past + own
+        base = await joined if inspect.isawaitable(joined) else joined
+    attempts = _Attempts(agent, given, host.run(id, task), base, pair, anchor, config, options)
+    attempts.first = len(past) if state else len(base) - len(own)
+    attempts.recalled = (await attempts.run.recall()).text
+    loop = attempts.run.loop
+    if not state:
+        attempts.input = base
+        if loop and loop.loop.attempts and isinstance(loop.verdict, Again):
+            attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
+    return attempts
 
 
 class _Attempts:
     """The attempts of one run: their input, what they are told, and the best result."""
 
-    def __init__(self, agent: Agent[Any], base: Items, run: HostRun, options: dict[str, Any]):
-        self.agent, self.sent, self.run, self.options = agent, base, run, options
-        self.input: str | Items | RunState[Any] = base
-        self.first, self.session = 0, options.pop("session", None)
-        self.anchor: TResponseInputItem | None = next(filter(_is_user, reversed(base)), None)
-        self.pair: Items = []  # the last answer and what is wrong with it
-        self.feedback = self.recalled = ""
-        self.advice: dict[str, list[str]] = {}  # by the id of a call
+    def __init__(
+        self,
+        agent: Agent,
+        input: Input,
+        run: HostRun,
+        base: Items,
+        pair: Items,
+        anchor: Any,
+        config: agents.RunConfig,
+        options: dict[str, Any],
+    ) -> None:
+        self.agent, self.input, self.run, self.anchor = agent, input, run, anchor
+        self.pair = pair  # the last answer, and what is wrong with it
+        self.sent, self.kept, self.first = base + pair, base, 0
+        self.recalled = self.feedback = ""
         self.calls: dict[str, str] = {}  # the tools of the calls without a result
         self.held: set[tuple[str, str]] = set()
-        self.usage = Usage()
-        self.best: RunResultBase | None = None
-        self.kept: Items = base
+        self.usage, self.best = agents.Usage(), cast("RunResultBase | None", None)
+        self.session, self.config = options.get("session"), config
+        self.options = {name: options[name] for name in options if name != "session"}
+        self.options["hooks"] = _Hooks(self, options.get("hooks"))
+        ours: Any = {"call_model_input_filter": self.add_advice, "tool_error_formatter": self.seen}
+        self.options["run_config"] = replace(config, **ours)
 
-    @classmethod
-    async def begin(
-        cls,
-        agent: Agent[Any],
-        given: str | Items | RunState[Any],
-        host: Host,
-        id: str,
-        options: dict[str, Any],
-    ) -> _Attempts:
-        options, session = dict(options), options.get("session")
-        config = options.get("run_config") or RunConfig()
-        config = RunConfig(**config) if isinstance(config, dict) else config
-        state = given if isinstance(given, RunState) else None
-        own = _items(state.to_json()["original_input"] if state else cast("str | Items", given))
-        pair = own[-2:] if str(own[-1].get("content", "")).startswith(REJECTED) else []
-        own = own[: len(own) - len(pair)]
-        task = _text(next(filter(_is_user, reversed(own)), own[-1]))
-        past = await _history(session, config) if session and not state else []
-        if session and not id:
-            id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
-        base = past + own
-        if past and config.session_input_callback:
-            joined = config.session_input_callback(past, own)
-            base = await joined if inspect.isawaitable(joined) else joined
-        attempts = cls(agent, base, host.run(id, task), options)
-        attempts.first = len(base) - len(own)
-        options["run_config"] = attempts.watch(config)
-        options["hooks"] = _Hooks(attempts, options.get("hooks"))
-        attempts.recalled = (await attempts.run.recall()).text
-        attempts.pair = pair
-        attempts.sent = base + pair
-        if state:
-            attempts.input = state
-        elif (loop := attempts.run.loop) and loop.loop.attempts and not loop.ended:
-            attempts.reject(base, loop.stored.values[-1], cast("Again", loop.verdict).feedback)
-        return attempts
+    async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
+        """Add what memory tells to the input of the model: after the task, and after calls.
 
-    def watch(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with our filter and formatter around those of the user."""
-        user_filter, user_formatter = config.call_model_input_filter, config.tool_error_formatter
-
-        async def told(data: CallModelData[Any]) -> ModelInputData:
-            made = user_filter(data) if user_filter else data.model_data
-            model_data = await made if inspect.isawaitable(made) else made
-            return replace(model_data, input=self.advised(model_data.input))
-
-        async def seen(failed: ToolErrorFormatterArgs[Any]) -> str | None:
-            if failed.kind == "tool_exception" and failed.error is not None:
-                await self.error(failed.tool_name, str(failed.error), failed.call_id)
-            message = user_formatter(failed) if user_formatter else None
-            return await message if inspect.isawaitable(message) else message
-
-        return replace(config, call_model_input_filter=told, tool_error_formatter=seen)
-
-    def advised(self, items: Items) -> Items:
-        """Return the input of the model with what memory tells: after the task, and after calls.
-
-        What the input does not contain gets no advice: the server has it, or another agent.
+        An input without the task or the call has no place for it: the server holds the rest, or
+        it is the input of another agent.
         """
-        room, wanted = ADVICE, dict[str, str]()
-        if self.recalled and self.anchor in items:
-            room -= len(self.recalled)
-        for call, texts in reversed(self.advice.items()):
-            text = "\n".join(texts)
-            if len(text) <= room:
-                wanted[call], room = text, room - len(text)
-        made: Items = []
-        waiting: list[str] = []  # results of parallel calls stay together
+        user = self.config.call_model_input_filter
+        filtered = user(data) if user else data.model_data
+        model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        items, made = model_data.input, Items()
+        told = self.run.advice(ADVICE - len(self.recalled))
         last = max((n for n, item in enumerate(items) if item == self.anchor), default=-1)
+        waiting: list[str] = []  # the results of parallel calls stay together
         for n, item in enumerate(items):
-            ends = item.get("type") == "function_call_output"
-            if waiting and not ends:
-                made += map(_user, waiting)
+            is_result = item.get("type") == "function_call_output"
+            if not is_result:
+                made += [_message("user", text) for text in waiting if text]
                 waiting = []
             made.append(item)
-            if ends and (text := wanted.get(str(item.get("call_id")), "")):
-                waiting.append(text)
-            if n == last and self.recalled:
-                made.append(_user(self.recalled))
-        return made + list(map(_user, waiting))
+            if is_result:
+                waiting.append(told.get(str(item.get("call_id")), ""))
+            if n == last:
+                waiting.append(self.recalled)
+        made += [_message("user", text) for text in waiting if text]
+        return replace(model_data, input=made)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
-        call = context.tool_call_id
+        call, text = context.tool_call_id, context.tool_arguments
         if call in self.calls:
             return Advice()
         self.calls[call] = context.tool_name
-        arguments = _arguments(context.tool_arguments)
-        advice = await self.run.before(context.tool_name, arguments, call)
-        self.add(call, advice)
-        return advice
+        try:
+            arguments = json.loads(text)
+        except ValueError:
+            arguments = text
+        arguments = arguments if isinstance(arguments, dict) else text
+        return await self.run.before(context.tool_name, arguments, call)
 
-    async def error(self, tool: str, error: str, call: str) -> None:
-        """Keep the error of a call, and ask what is known about it."""
-        self.calls.pop(call, None)
-        self.add(call, await self.run.seen(tool, error, call))
+    async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
+        """Keep the error of a call and ask about it; format it as the user's formatter does."""
+        if failed.kind == "tool_exception" and failed.error is not None:
+            self.calls.pop(failed.call_id, None)
+            await self.run.seen(failed.tool_name, str(failed.error), failed.call_id)
+        user = self.config.tool_error_formatter
+        message = user(failed) if user else None
+        return await message if inspect.isawaitable(message) else message
 
-    def add(self, call: str, advice: Advice) -> None:
-        if advice:
-            self.advice.setdefault(call, []).append(advice.text)
-
-    def known(self) -> RunResult | None:
+    def known(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended; None otherwise."""
-        loop, best = self.run.loop, self.run.best
-        if best is None or not (loop and loop.ended) or isinstance(self.input, RunState):
+        loop = self.run.loop
+        if self.run.best is None or not (loop and loop.ended) or self.input is not self.kept:
             return None
-        output = self.typed(best)
-        context: RunContextWrapper[Any] = RunContextWrapper(self.options.get("context"))
-        return RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
+        context = agents.RunContextWrapper[Any](self.options.get("context"))
+        output = self.run.best_as(self.kind())
+        return agents.RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
 
-    async def judge(self, result: Any) -> Any:
-        """Return the result to return to the caller; None if another attempt is to be made."""
-        spent = result.context_wrapper.usage
-        self.usage.add(spent)
+    async def judge(self, result: Any) -> RunResultBase | None:
+        """Return the result for the caller; None if another attempt is to be made."""
+        used = result.context_wrapper.usage
+        self.usage.add(used)
         if result.interruptions:
-            return result
-        output, work = result.final_output, self.work(result)
-        used = Spent(spent.requests, spent.input_tokens, spent.output_tokens)
-        verdict = await self.run.verdict(output, used)
-        if verdict is None or self.run.best is output:
-            self.best, self.kept = result, work
+            return cast("RunResultBase", result)
+        whole, sent = result.to_input_list(mode="normalized"), len(self.sent)
+        if whole[:sent] == self.sent:  # otherwise a handoff has rewritten it
+            del whole[sent - len(self.pair) : sent]
+        spent = Usage(used.requests, used.input_tokens, used.output_tokens)
+        verdict = await self.run.verdict(result.final_output, spent)
+        if verdict is None or self.run.best in (None, result.final_output):
+            self.best, self.kept = result, list(whole)
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
-        while len(work) > len(self.kept[: self.first + 1]) and _is_answer(work[-1]):
-            work.pop()
+        while len(whole) > self.first + 1 and _is_answer(whole[-1]):
+            whole.pop()
         self.agent = result.last_agent
-        if not self.continues(result, verdict.feedback):
-            self.reject(work, output, verdict.feedback)
+        self.reject(whole, result.final_output, verdict.feedback)
+        if self.options.get("previous_response_id") or self.options.get(
+            "auto_previous_response_id"
+        ):
+            self.options["previous_response_id"] = result.last_response_id
+        elif not self.options.get("conversation_id"):
+            return None
+        self.input = self.sent = self.pair = self.pair[1:]  # the server holds the rest
         return None
-
-    def work(self, result: RunResultBase) -> Items:
-        """Return task, work and answer of an attempt, without the answer that was rejected."""
-        whole = result.to_input_list(mode="normalized")
-        sent = len(self.sent)
-        if whole[:sent] == self.sent:
-            return [*whole[: sent - len(self.pair)], *whole[sent:]]
-        return whole
 
     def reject(self, work: Items, output: Any, feedback: str) -> None:
         """Set the input of the next attempt: the work so far, the last answer, what is wrong.
@@ -323,31 +267,19 @@ class _Attempts:
         Earlier answers are left out, so answers do not make the input grow.
         """
         self.recalled = self.recalled.removesuffix(feedback).rstrip()  # after an earlier process
-        answer = Candidate.of(output).text or ""
-        self.pair = [_message("assistant", answer), _user(REJECTED + feedback)]
-        self.feedback, self.sent = feedback, work + self.pair
-        self.input = self.sent
+        answer, self.feedback = Candidate.of(output).text or "", feedback
+        self.pair = [_message("assistant", answer), _message("user", REJECTED + feedback)]
+        self.input = self.sent = work + self.pair
 
-    def continues(self, result: RunResultBase, feedback: str) -> bool:
-        """Return True if the server holds the conversation, so that it needs only the feedback."""
-        options = self.options
-        if options.get("previous_response_id") or options.get("auto_previous_response_id"):
-            options["previous_response_id"] = result.last_response_id
-        elif not options.get("conversation_id"):
-            return False
-        self.pair, self.feedback = [], feedback
-        self.input = self.sent = [_user(REJECTED + feedback)]
-        return True
-
-    async def end(self, result: Any, verdict: Done | None) -> Any:
+    async def end(self, result: Any, verdict: Done | None) -> RunResultBase:
         """Learn from the run, and return the best result."""
         ends: Ended = "partial" if verdict is None else "success" if verdict.passed else "failure"
         await self.run.learn(ends=ends)
-        if verdict is not None and self.best is None and self.run.best is not None:
-            result.final_output = self.typed(self.run.best)  # an earlier process made it
-            answer = Candidate.of(self.run.best).text or ""
-            self.best, self.kept = result, [*self.sent, _message("assistant", answer)]
-        best: Any = self.best or result
+        if self.best is None and self.run.best is not None:  # an earlier process made it
+            answer = _message("assistant", Candidate.of(self.run.best).text or "")
+            result.final_output = self.run.best_as(self.kind())
+            self.kept = [*self.kept, answer]
+        best = self.best or cast("RunResultBase", result)
         best.context_wrapper.usage = self.usage
         if self.session is not None:
             await self.session.add_items(self.kept[self.first :])
@@ -356,83 +288,46 @@ class _Attempts:
     async def fail(self, error: Exception) -> None:
         """Learn from the errors of tools in a run that the SDK has ended by an exception."""
         if len(self.calls) == 1:  # a tool without a failure handler ends the run
-            (call, tool), cause = *self.calls.items(), error.__cause__ or error
-            await self.error(tool, str(cause), call)
+            ((call, tool),) = self.calls.items()
+            await self.run.seen(tool, str(error.__cause__ or error), call)
         await self.run.learn(ends="error")
 
-    def typed(self, value: Any) -> Any:
-        """Return stored JSON data as the output type of the agent, or unchanged if it is another's."""
-        kind: Any = self.agent.output_type
-        kind = kind.output_type if isinstance(kind, AgentOutputSchema) else kind
-        if kind in (None, str) or isinstance(kind, AgentOutputSchemaBase):
-            return value
-        try:
-            return TypeAdapter(kind).validate_python(value)
-        except ValidationError:
-            return value
+    def kind(self) -> Any:
+        """Return the type of the agent's output."""
+        return getattr(self.agent.output_type, "output_type", self.agent.output_type)
 
 
-class _Hooks(RunHooks[Any]):
+class _Hooks(agents.RunHooks[Any]):
     """Ask about each call before it runs and keep its result; call the hooks of the user, too."""
 
-    def __init__(self, attempts: _Attempts, user: RunHooks[Any] | None) -> None:
-        self.attempts, self.user = attempts, user or RunHooks[Any]()
+    def __init__(self, attempts: _Attempts, user: agents.RunHooks[Any] | None) -> None:
+        self.attempts, self.user = attempts, user or agents.RunHooks[Any]()
         for name in "on_llm_start on_llm_end on_agent_start on_agent_end on_handoff".split():
             setattr(self, name, getattr(self.user, name))
 
-    async def on_tool_start(
-        self, context: RunContextWrapper[Any], agent: Any, tool: Tool
-    ) -> None:
+    async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
         if isinstance(context, ToolContext):
             await self.attempts.ask(context)
         await self.user.on_tool_start(context, agent, tool)
 
     async def on_tool_end(
-        self, context: RunContextWrapper[Any], agent: Any, tool: Tool, result: object
+        self, context: Any, agent: Any, tool: agents.Tool, result: object
     ) -> None:
-        calls = self.attempts.calls
-        if isinstance(context, ToolContext) and (name := calls.pop(context.tool_call_id, "")):
-            call = context.tool_call_id
+        call = getattr(context, "tool_call_id", "")
+        if name := self.attempts.calls.pop(call, ""):
             await self.attempts.run.learn(Event("tool_response", str(result), tool=name, call=call))
         await self.user.on_tool_end(context, agent, tool, result)
 
 
-async def _history(session: Any, config: RunConfig) -> Items:
-    settings = config.session_settings
-    limit = {"limit": settings.limit} if settings and settings.limit is not None else {}
-    return list(await session.get_items(**limit))
+def _message(role: str, text: str) -> Any:
+    return {"role": role, "content": text}
 
 
-def _items(given: str | Items) -> Items:
-    return [_user(given)] if isinstance(given, str) else list(given)
-
-
-def _message(role: str, text: str) -> TResponseInputItem:
-    return cast("TResponseInputItem", {"role": role, "content": text})
-
-
-def _user(text: str) -> TResponseInputItem:
-    return _message("user", text)
-
-
-def _is_user(item: TResponseInputItem) -> bool:
-    return item.get("role") == "user"
-
-
-def _is_answer(item: TResponseInputItem) -> bool:
+def _is_answer(item: dict[str, Any]) -> bool:
     return item.get("role") == "assistant" or item.get("type") == "reasoning"
 
 
-def _text(item: TResponseInputItem) -> str:
-    """Return the text of a message; for messages of several parts, the texts of the parts."""
-    content: Any = item.get("content", "")
-    parts = content if isinstance(content, Sequence) and not isinstance(content, str) else []
-    return "\n".join(str(part.get("text", "")) for part in parts) if parts else str(content)
-
-
-def _arguments(text: str) -> dict[str, Any] | str:
-    try:
-        made = json.loads(text)
-    except ValueError:
-        return text
-    return made if isinstance(made, dict) else text
+def _text(content: Any) -> str:
+    """Return the text of a message, which may have several parts."""
+    parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    return "\n".join(filter(None, parts))

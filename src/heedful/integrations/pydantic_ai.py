@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.exceptions import (
@@ -37,13 +36,11 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import ToolDefinition
 from pydantic_graph import End
 
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.host import ADVICE, REJECTED, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
 
-ADVICE = 10_000  # characters of advice in one request; of the calls, the latest come first
-REJECTED = "A check of this answer found:\n"
 Messages = Sequence[ModelMessage]
 
 
@@ -62,9 +59,13 @@ class Heedful(AbstractCapability[Any]):
 
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""
-        run = self.host.run(ctx.run_id or "", _task(ctx.prompt))
-        named = {"id": self.id, "description": self.description}
-        return _Run(host=self.host, hold=self.hold, run=run, **named)
+        id, prompt, past = ctx.run_id or "", ctx.prompt, list(ctx.messages)
+        if prompt is None and past:  # goes on after a pause, such as for an approval
+            id = past[-1].run_id or id
+            own = [part for one in past if one.run_id == past[-1].run_id for part in one.parts]
+            prompt = next((part.content for part in own if isinstance(part, UserPromptPart)), None)
+        run = self.host.run(id, _task(prompt))
+        return _Run(host=self.host, hold=self.hold, run=run, id=self.id)
 
 
 @dataclass(kw_only=True)
@@ -74,7 +75,6 @@ class _Run(Heedful):
     run: HostRun
     recalled: str = ""
     resumed: str = ""  # the last answer of an earlier process, and what is wrong with it
-    advice: dict[str, list[str]] = field(default_factory=dict)  # by the id of a call
     calls: dict[str, str] = field(default_factory=dict)  # the tools of the calls without a result
     held: set[str] = field(default_factory=set)
     feedback: set[str] = field(default_factory=set)
@@ -94,17 +94,20 @@ class _Run(Heedful):
         self.counted, self.recalled = _counts(ctx), (await self.run.recall()).text
         loop = self.run.loop
         if loop and loop.ended and self.run.best is not None:  # the answer of an earlier process
-            kind = getattr(ctx.agent, "output_type", None)
-            return AgentRunResult(output=_typed(kind, self.run.best))
+            return AgentRunResult(output=self.run.best_as(_kind(ctx)))
         if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
             feedback, answer = loop.verdict.feedback, Candidate.of(loop.stored.values[-1]).text
             self.recalled = self.recalled.removesuffix(feedback).rstrip()
-            self.resumed = f"An earlier attempt answered:\n{answer}\n{REJECTED}{feedback}"
+            self.feedback.add(REJECTED + feedback)
+            if ctx.prompt is not None:  # otherwise the messages have it
+                self.resumed = f"An earlier attempt answered:\n{answer}\n{REJECTED}{feedback}"
         try:
             result = await handler()
         except Exception:
             await self.run.learn(ends="error")
             raise
+        if isinstance(result.output, DeferredToolRequests):
+            return result  # paused
         self.tidy(result.all_messages())
         passed, judged = getattr(self.verdict, "passed", False), self.verdict is not None
         ends: Ended = "success" if passed else "failure" if judged else "partial"
@@ -125,8 +128,7 @@ class _Run(Heedful):
         # The subclasses of this error say that the provider refused.
         if type(error) is not UnexpectedModelBehavior or self.run.best is None:
             raise error
-        kind = getattr(ctx.agent, "output_type", None)
-        return End(FinalResult(_typed(kind, self.run.best)))
+        return End(FinalResult(self.run.best_as(_kind(ctx))))
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -148,8 +150,8 @@ class _Run(Heedful):
         if advice and call.tool_name in self.hold and asked not in self.held:
             self.held.add(asked)
             self.calls.pop(call.tool_call_id)
+            self.run.told.pop(call.tool_call_id)  # it is the result of the call
             raise ModelRetry(advice.text)
-        self.add(call, advice)
         return args
 
     async def wrap_tool_execute(
@@ -167,17 +169,12 @@ class _Run(Heedful):
             raise
         except Exception as error:
             if self.calls.pop(call.tool_call_id, ""):
-                seen = await self.run.seen(call.tool_name, str(error), call.tool_call_id)
-                self.add(call, seen)
+                await self.run.seen(call.tool_name, str(error), call.tool_call_id)
             raise
         self.calls.pop(call.tool_call_id, None)
-        named = {"tool": call.tool_name, "call": call.tool_call_id}
-        await self.run.learn(Event("tool_response", str(result), **named))
+        id, name = call.tool_call_id, call.tool_name
+        await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
         return result
-
-    def add(self, call: ToolCallPart, advice: Advice) -> None:
-        if advice:
-            self.advice.setdefault(call.tool_call_id, []).append(advice.text)
 
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
@@ -192,7 +189,7 @@ class _Run(Heedful):
         if self.verdict is None or self.run.best is output:
             self.best = ctx.messages[-1]
         if isinstance(self.verdict, Done) and self.run.best is not None:
-            return _typed(output_context.output_type, self.run.best)
+            return self.run.best_as(output_context.output_type)
         if not isinstance(self.verdict, Again) or not self.in_node:
             return output
         text, self.resumed = REJECTED + self.verdict.feedback, ""
@@ -206,12 +203,7 @@ class _Run(Heedful):
 
     def advised(self, messages: Messages, run_id: str | None) -> list[ModelMessage]:
         """Return the messages with what memory tells: after the prompt, and after calls."""
-        room = ADVICE - len(self.recalled) - len(self.resumed)
-        wanted = dict[str, str]()
-        for call, texts in reversed(self.advice.items()):
-            text = "\n".join(texts)
-            if len(text) <= room:
-                wanted[call], room = text, room - len(text)
+        wanted = self.run.advice(ADVICE - len(self.recalled) - len(self.resumed))
         asks = [n for n, one in enumerate(messages) if _has(one, UserPromptPart)]
         own = [n for n in asks if messages[n].run_id == run_id]
         first = own[0] if own else asks[-1] if asks else -1
@@ -258,7 +250,9 @@ class _Run(Heedful):
         """Leave out rejected answers for good; let the messages end with the best answer."""
         kept = self.without_rejected(messages)
         if isinstance(self.best, ModelResponse) and not _has(self.best, ToolCallPart):
-            last = max((n for n, one in enumerate(kept) if isinstance(one, ModelResponse)), default=0)
+            last = max(
+                (n for n, one in enumerate(kept) if isinstance(one, ModelResponse)), default=0
+            )
             kept = [*kept[:last], self.best]
         messages[:] = kept
 
@@ -278,11 +272,5 @@ def _has(message: ModelMessage, kind: type) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
 
 
-def _typed(kind: Any, value: Any) -> Any:
-    """Return stored JSON data as an object of the output type, or unchanged if it fits none."""
-    if not isinstance(kind, type) or isinstance(value, kind):
-        return value
-    try:
-        return TypeAdapter(kind).validate_python(value)
-    except ValidationError:
-        return value
+def _kind(ctx: RunContext[Any]) -> Any:
+    return getattr(ctx.agent, "output_type", None)
