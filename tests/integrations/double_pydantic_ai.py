@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolFailed
@@ -30,7 +30,10 @@ def scripted(script: Sequence[Turn], driven: Driven) -> FunctionModel:
             return ModelResponse([ToolCallPart(info.output_tools[0].name, {name: turn.text})])
         return ModelResponse([TextPart(turn.text)])
 
-    return FunctionModel(answer)
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield str(answer(messages, info).text)
+
+    return FunctionModel(answer, stream_function=stream)
 
 
 def shell_agent(

@@ -21,14 +21,15 @@ from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
 
 from heedful.drive import portal
-from heedful.integrations.host import ADVICE, REJECTED, Advice, Host, HostRun
+from heedful.integrations.host import ADVICE, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
-from heedful.loop.record import Candidate, Usage
+from heedful.loop.record import HEAD, Candidate, Usage
 from heedful.traces.episode import Ended, Event
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
+_ANSWER = {"assistant", "reasoning"}
 
 
 async def run(
@@ -43,7 +44,7 @@ async def run(
     as `input`, with the same id. Raises what `Runner.run` raises.
     """
     attempts = await _begin(agent, input, host, id, options)
-    result = attempts.known()
+    result = await attempts.known()
     while result is None:
         try:
             made = await agents.Runner.run(attempts.agent, attempts.input, **attempts.options)
@@ -79,7 +80,7 @@ async def run_streamed(
     The last event is the `Judged` with the result. Takes the options of `Runner.run_streamed`.
     """
     attempts = await _begin(agent, input, host, id, options)
-    result = attempts.known()
+    result = await attempts.known()
     while result is None:
         made = agents.Runner.run_streamed(attempts.agent, attempts.input, **attempts.options)
         try:
@@ -126,11 +127,13 @@ async def _begin(
     state = given if isinstance(given, agents.RunState) else None
     asked: Any = state.to_json()["original_input"] if state else given
     own: Items = [_message("user", asked)] if isinstance(asked, str) else list(asked)
-    pair = own[-2:] if str(own[-1].get("content", "")).startswith(REJECTED) else []
-    own = own[: len(own) - len(pair)]
-    anchor = next((item for item in reversed(own) if item.get("role") == "user"), own[-1])
-    task, base = _text(anchor.get("content", "")), own
+    rejects = any(str(item.get("content", "")).startswith(HEAD) for item in own[-1:])
+    own, pair = (own[:-2], own[-2:]) if rejects else (own, [])
+    anchor = next((item for item in reversed(own) if item.get("role") == "user"), {})
+    # A state may hold only what the server does not have; the stored run has the task.
+    task, base = "" if state and id else _text(anchor.get("content", "")), own
     settings, join, past = config.session_settings, config.session_input_callback, Items()
+    derived = bool(session) and not id
     if session:
         limit = {"limit": settings.limit} if settings and settings.limit else {}
         past = list(await session.get_items(**limit))
@@ -138,14 +141,14 @@ async def _begin(
     if past and not state:
         joined = join(past, own) if join else past + own
         base = await joined if inspect.isawaitable(joined) else joined
-    attempts = _Attempts(agent, given, host.run(id, task), base, pair, anchor, config, options)
+    attempts = _Attempts(agent, host.run(id, task), config, options)
     attempts.first = len(past) if state else len(base) - len(own)
+    attempts.anchor, attempts.pair, attempts.sent = anchor, pair, base + pair
+    attempts.input, attempts.kept, attempts.derived = state or base, base, derived
     attempts.recalled = (await attempts.run.recall()).text
     loop = attempts.run.loop
-    if not state:
-        attempts.input = base
-        if loop and loop.loop.attempts and isinstance(loop.verdict, Again):
-            attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
+    if not state and loop and loop.loop.attempts and isinstance(loop.verdict, Again):
+        attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
     return attempts
 
 
@@ -153,24 +156,20 @@ class _Attempts:
     """The attempts of one run: their input, what they are told, and the best result."""
 
     def __init__(
-        self,
-        agent: Agent,
-        input: Input,
-        run: HostRun,
-        base: Items,
-        pair: Items,
-        anchor: Any,
-        config: agents.RunConfig,
-        options: dict[str, Any],
+        self, agent: Agent, run: HostRun, config: agents.RunConfig, options: dict[str, Any]
     ) -> None:
-        self.agent, self.input, self.run, self.anchor = agent, input, run, anchor
-        self.pair = pair  # the last answer, and what is wrong with it
-        self.sent, self.kept, self.first = base + pair, base, 0
+        self.agent, self.run, self.config = agent, run, config
+        self.input: Input = []
+        self.anchor: Any = None  # the message with the task
+        self.pair: Items = []  # the last answer, and what is wrong with it
+        self.sent = self.kept = Items()  # what the SDK got; task, work and answer of the best
+        self.first = 0  # the number of items that are older than the run
+        self.derived = False  # the id comes from a session, which has no answer yet
         self.recalled = self.feedback = ""
         self.calls: dict[str, str] = {}  # the tools of the calls without a result
         self.held: set[tuple[str, str]] = set()
         self.usage, self.best = agents.Usage(), cast("RunResultBase | None", None)
-        self.session, self.config = options.get("session"), config
+        self.session = options.get("session")
         self.options = {name: options[name] for name in options if name != "session"}
         self.options["hooks"] = _Hooks(self, options.get("hooks"))
         ours: Any = {"call_model_input_filter": self.add_advice, "tool_error_formatter": self.seen}
@@ -224,11 +223,14 @@ class _Attempts:
         message = user(failed) if user else None
         return await message if inspect.isawaitable(message) else message
 
-    def known(self) -> RunResultBase | None:
+    async def known(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended; None otherwise."""
-        loop = self.run.loop
-        if self.run.best is None or not (loop and loop.ended) or self.input is not self.kept:
+        loop, best = self.run.loop, self.run.best
+        if best is None or not (loop and loop.ended) or self.input is not self.kept:
             return None
+        if self.session is not None and self.derived:
+            answer = _message("assistant", Candidate.of(best).text or "")
+            await self.session.add_items([*self.kept[self.first :], answer])
         context = agents.RunContextWrapper[Any](self.options.get("context"))
         output = self.run.best_as(self.kind())
         return agents.RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
@@ -248,13 +250,12 @@ class _Attempts:
             self.best, self.kept = result, list(whole)
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
-        while len(whole) > self.first + 1 and _is_answer(whole[-1]):
+        while len(whole) > self.first + 1 and _ANSWER & {*map(whole[-1].get, ("role", "type"))}:
             whole.pop()
         self.agent = result.last_agent
         self.reject(whole, result.final_output, verdict.feedback)
-        if self.options.get("previous_response_id") or self.options.get(
-            "auto_previous_response_id"
-        ):
+        chain = "previous_response_id", "auto_previous_response_id"
+        if any(map(self.options.get, chain)):
             self.options["previous_response_id"] = result.last_response_id
         elif not self.options.get("conversation_id"):
             return None
@@ -268,7 +269,7 @@ class _Attempts:
         """
         self.recalled = self.recalled.removesuffix(feedback).rstrip()  # after an earlier process
         answer, self.feedback = Candidate.of(output).text or "", feedback
-        self.pair = [_message("assistant", answer), _message("user", REJECTED + feedback)]
+        self.pair = [_message("assistant", answer), _message("user", feedback)]
         self.input = self.sent = work + self.pair
 
     async def end(self, result: Any, verdict: Done | None) -> RunResultBase:
@@ -321,10 +322,6 @@ class _Hooks(agents.RunHooks[Any]):
 
 def _message(role: str, text: str) -> Any:
     return {"role": role, "content": text}
-
-
-def _is_answer(item: dict[str, Any]) -> bool:
-    return item.get("role") == "assistant" or item.get("type") == "reasoning"
 
 
 def _text(content: Any) -> str:

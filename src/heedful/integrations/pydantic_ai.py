@@ -36,7 +36,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import ToolDefinition
 from pydantic_graph import End
 
-from heedful.integrations.host import ADVICE, REJECTED, Host, HostRun
+from heedful.integrations.host import ADVICE, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
@@ -59,12 +59,13 @@ class Heedful(AbstractCapability[Any]):
 
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""
-        id, prompt, past = ctx.run_id or "", ctx.prompt, list(ctx.messages)
-        if prompt is None and past:  # goes on after a pause, such as for an approval
-            id = past[-1].run_id or id
-            own = [part for one in past if one.run_id == past[-1].run_id for part in one.parts]
-            prompt = next((part.content for part in own if isinstance(part, UserPromptPart)), None)
-        run = self.host.run(id, _task(prompt))
+        id, task, past = ctx.run_id or "", _task(ctx.prompt), ctx.messages
+        if ctx.prompt is None and past and past[-1].run_id:
+            id = past[-1].run_id  # goes on after a pause, such as for an approval
+        elif ctx.prompt is None and past:
+            asked = [part for part in past[-1].parts if isinstance(part, UserPromptPart)]
+            task = "\n".join(_task(part.content) for part in asked)
+        run = self.host.run(id, task)
         return _Run(host=self.host, hold=self.hold, run=run, id=self.id)
 
 
@@ -98,9 +99,9 @@ class _Run(Heedful):
         if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
             feedback, answer = loop.verdict.feedback, Candidate.of(loop.stored.values[-1]).text
             self.recalled = self.recalled.removesuffix(feedback).rstrip()
-            self.feedback.add(REJECTED + feedback)
+            self.feedback.add(feedback)
             if ctx.prompt is not None:  # otherwise the messages have it
-                self.resumed = f"An earlier attempt answered:\n{answer}\n{REJECTED}{feedback}"
+                self.resumed = f"An earlier attempt answered:\n{answer}\n{feedback}"
         try:
             result = await handler()
         except Exception:
@@ -192,7 +193,7 @@ class _Run(Heedful):
             return self.run.best_as(output_context.output_type)
         if not isinstance(self.verdict, Again) or not self.in_node:
             return output
-        text, self.resumed = REJECTED + self.verdict.feedback, ""
+        text, self.resumed = self.verdict.feedback, ""
         self.feedback.add(text)
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
