@@ -69,7 +69,7 @@ class PydanticAI:
         results: Mapping[str, str | Exception] = {},
     ) -> Driven:
         driven = Driven()
-        agent = shell_agent(script, driven, results, capabilities=[Heedful(host=host)])
+        agent = shell_agent(script, driven, results, capabilities=[Heedful(host)])
         driven.answer = (await agent.run(task, run_id=id)).output
         return driven
 

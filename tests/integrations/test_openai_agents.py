@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from pydantic import BaseModel
 from heedful import policy
 from heedful.errors import Conflict
 from heedful.integrations import Host
-from heedful.integrations.openai_agents import Judged, hold, run, run_streamed, run_sync
+from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed, run_sync
 from tests.integrations.double_openai_agents import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in, severity
@@ -92,7 +94,7 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(tmp_path
     agent, _ = shell_agent(turns[:1], driven, failing, failure_error_function=None)
     with pytest.raises(UserError, match="Cannot find module"):
         await run(agent, "build", host=host, **OPTIONS)
-    agent, model = shell_agent(turns, driven, failing, tool_input_guardrails=[hold])
+    agent, model = shell_agent(turns, driven, failing, tool_input_guardrails=[hold_back])
     await run(agent, "build", host=host, **OPTIONS)
     assert driven.commands == ["make"]
     assert model.prompts[-1].count("failed with") == 1
@@ -117,6 +119,14 @@ async def test_streamed() -> None:
     stream = run_streamed(agent, TASK, host=judging(None), **OPTIONS)
     judged = [event async for event in stream if isinstance(event, Judged)]
     assert [(one.output, bool(one.result)) for one in judged] == [("high", False), ("P1", True)]
+
+
+@pytest.mark.parametrize("name", ["openai_agent", "pydantic_agent"])
+def test_the_examples_run(name: str) -> None:
+    command = sys.executable, f"examples/integrations/{name}.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
 
 
 def test_sync() -> None:

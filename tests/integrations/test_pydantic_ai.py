@@ -24,7 +24,7 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
 ) -> None:
     driven, words = Driven(), ("one", "two", "six", "ten")
     script: list[Turn] = [Call("ls"), *[Say(f"{word} " * 300) for word in words], Say("P1")]
-    heedful = Heedful(host=judging(None, policy=policy("attempts.limit=5")))
+    heedful = Heedful(judging(None, policy=policy("attempts.limit=5")))
     options = {"output_type": output, "retries": {"output": retries}, "capabilities": [heedful]}
     result = await shell_agent(script, driven, **options).run(TASK)
     assert (result.output, driven.commands, result.usage.requests) == ("P1", ["ls"], 6)
@@ -39,7 +39,7 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
 async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any) -> None:
     memory, driven = memory_in(tmp_path), Driven()
     script = [Say("high"), Say("")]
-    agent = shell_agent(script, driven, capabilities=[Heedful(host=judging(memory))])
+    agent = shell_agent(script, driven, capabilities=[Heedful(judging(memory))])
 
     @agent.output_validator
     def never(output: str) -> str:
@@ -56,7 +56,7 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any
 
 
 async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven, heedful = Driven(), Heedful(host=judging(None))
+    driven, heedful = Driven(), Heedful(judging(None))
     agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[heedful])
     assert [(await agent.run(TASK, run_id="one")).output for _ in "12"] == ["P1", "P1"]
     assert len(driven.prompts) == 2
@@ -66,7 +66,7 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() ->
 
 async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None:
     driven, host = Driven(), Host(memory=memory_in(tmp_path), strict=True)
-    raising = Agent(TestModel(), capabilities=[Heedful(host=host)])
+    raising = Agent(TestModel(), capabilities=[Heedful(host)])
 
     @raising.tool_plain
     def shell(command: str) -> str:
@@ -74,7 +74,7 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
     with pytest.raises(RuntimeError, match="pads"):
         await raising.run("build")
-    held = [Heedful(host=host, hold=["shell"])]
+    held = [Heedful(host, hold_back=True)]
     agent = shell_agent([Call("a"), Call("b"), Say("no")], driven, capabilities=held)
     await agent.run("build")
     assert driven.commands == ["b"]
@@ -83,7 +83,7 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
 async def test_streams() -> None:
     driven, host = Driven(), judging(None)
-    agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[Heedful(host=host)])
+    agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[Heedful(host)])
     async with agent.run_stream(TASK, run_id="one") as stream:  # cannot ask again
         assert [text async for text in stream.stream_text()][-1] == "high"
         assert await stream.get_output() == "high"
@@ -91,9 +91,3 @@ async def test_streams() -> None:
         last: Any = [event async for event in events][-1]
     assert last.result.output == "P1"
     assert "answer with one of P0 to P3" in driven.prompts[1]
-
-
-def test_sync() -> None:
-    heedful = Heedful(host=judging(None))
-    agent = shell_agent([Say("high"), Say("P1")], Driven(), capabilities=[heedful])
-    assert agent.run_sync(TASK).output == "P1"

@@ -98,8 +98,8 @@ async def run_streamed(
     yield Judged(result.final_output, result=result)
 
 
-@agents.tool_input_guardrail(name="heedful_hold")
-async def hold(data: agents.ToolInputGuardrailData) -> agents.ToolGuardrailFunctionOutput:
+@agents.tool_input_guardrail(name="heedful_hold_back")
+async def hold_back(data: agents.ToolInputGuardrailData) -> agents.ToolGuardrailFunctionOutput:
     """A guardrail for tools that are expensive or cannot be undone.
 
     A call that failed before does not run: the model is told what happened. When the model makes
@@ -129,7 +129,7 @@ async def _begin(
     own: Items = [_message("user", asked)] if isinstance(asked, str) else list(asked)
     rejects = any(str(item.get("content", "")).startswith(HEAD) for item in own[-1:])
     own, pair = (own[:-2], own[-2:]) if rejects else (own, [])
-    anchor = next((item for item in reversed(own) if item.get("role") == "user"), {})
+    anchor: Any = next((item for item in reversed(own) if item.get("role") == "user"), {})
     # A state may hold only what the server does not have; the stored run has the task.
     task, base = "" if state and id else _text(anchor.get("content", "")), own
     settings, join, past = config.session_settings, config.session_input_callback, Items()

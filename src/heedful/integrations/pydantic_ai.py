@@ -1,6 +1,6 @@
 """heedful for pydantic-ai: a capability that lets an agent answer until its output is right.
 
-    agent = Agent(model, capabilities=[Heedful(host=Host(checks=[…], memory_key="triage"))])
+    agent = Agent(model, capabilities=[Heedful(Host(checks=[…], memory_key="triage"))])
 
 What memory tells stands in the user's part of a request; the messages of the run keep neither that
 nor rejected answers. The id of a run is its `run_id`: a run with the `run_id` of an earlier one,
@@ -9,7 +9,7 @@ which may have been killed, goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,18 +44,18 @@ from heedful.traces.episode import Ended, Event
 Messages = Sequence[ModelMessage]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Heedful(AbstractCapability[Any]):
     """Check each output, feed back what is wrong, and return the best output when a rule stops.
 
     Feedback is a `ModelRetry`. Where the retries of the agent are used up, it is a message of its
     own, so the policy of `host` decides when to stop. `run_stream` cannot ask again: there, an
-    output is checked and returned. A call of a tool named in `hold` does not run if it failed
-    before: the model is told what happened. When the model makes the same call again, it runs.
+    output is checked and returned. With `hold_back`, a call that failed before does not run: the
+    model is told what happened. When the model makes the same call again, it runs.
     """
 
     host: Host
-    hold: Collection[str] = ()
+    hold_back: bool = field(default=False, kw_only=True)
 
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""
@@ -66,7 +66,7 @@ class Heedful(AbstractCapability[Any]):
             asked = [part for part in past[-1].parts if isinstance(part, UserPromptPart)]
             task = "\n".join(_task(part.content) for part in asked)
         run = self.host.run(id, task)
-        return _Run(host=self.host, hold=self.hold, run=run, id=self.id)
+        return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
 @dataclass(kw_only=True)
@@ -148,7 +148,7 @@ class _Run(Heedful):
         self.calls[call.tool_call_id] = call.tool_name
         advice = await self.run.before(call.tool_name, args, call.tool_call_id)
         asked = f"{call.tool_name} {call.args_as_json_str()}"
-        if advice and call.tool_name in self.hold and asked not in self.held:
+        if advice and self.hold_back and asked not in self.held:
             self.held.add(asked)
             self.calls.pop(call.tool_call_id)
             self.run.told.pop(call.tool_call_id)  # it is the result of the call
