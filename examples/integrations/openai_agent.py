@@ -4,6 +4,8 @@ The second question gets the lesson of the first: the model is told before it an
 """
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 from agents import Agent, RunConfig
 from agents.testing import ScriptedModel, assistant_message
@@ -13,13 +15,13 @@ from heedful.integrations import Host
 from heedful.integrations.openai_agents import run
 
 
-def severity(answer, context):
+def severity(answer: Any, context: Any) -> Iterator[Finding]:
     """Check that an answer is a severity."""
     if answer not in ("P0", "P1", "P2", "P3"):
         yield Finding("severity", f"{answer!r} is no severity", "answer with one of P0 to P3")
 
 
-async def main():
+async def main() -> None:
     """Ask two questions, and print what the model is asked."""
     model = ScriptedModel([[assistant_message(text)] for text in ("very high", "P1", "P2")])
     agent = Agent("triage", model=model)

@@ -9,40 +9,27 @@ from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from heedful.integrations import Host, openai_agents
-from tests.integrations.doubles import Call, Driven, Say, Turn
+from tests.integrations.doubles import Driven, Say, Turn
 
 
-class Scripted(ScriptedModel):
-    """The SDK's scripted model, which repeats its last turn."""
+def scripted(turns: Sequence[Turn], tool: str = "shell") -> Any:
+    """Return the model of a script."""
+    usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
+    steps: list[Any] = []
+    for number, turn in enumerate([*turns, *[turns[-1]] * 20]):
+        if isinstance(turn, Exception):
+            steps.append(turn)
+            continue
+        call = {} if isinstance(turn, Say) else {"command": turn.command}
+        item: Any = function_call(tool, call, call_id=f"call-{number}")
+        item = assistant_message(turn.text) if isinstance(turn, Say) else item
+        steps.append(ModelResponse([item], usage, f"resp-{number}"))
+    return ScriptedModel(steps)
 
-    def __init__(self, turns: Sequence[Turn], tool: str = "shell") -> None:
-        super().__init__()
-        self.turns, self.tool, self.asked, self.prompts = list(turns), tool, 0, list[str]()
 
-    def next(self) -> None:
-        turn = self.turns[min(self.asked, len(self.turns) - 1)]
-        self.asked += 1
-        arguments = {"command": turn.command} if isinstance(turn, Call) else {}
-        say = assistant_message(turn.text) if isinstance(turn, Say) else None
-        item = say or function_call(self.tool, arguments, call_id=f"call-{self.asked}")
-        usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
-        response = ModelResponse([item], usage, f"resp-{self.asked}")
-        self.enqueue(turn if isinstance(turn, Exception) else response)
-
-    def see(self, *asked: Any, **named: Any) -> None:
-        system, given = asked[:2] or (named["system_instructions"], named["input"])
-        items = [given] if isinstance(given, str) else given
-        self.prompts.append("\n".join([system or "", *_texts(items)]))
-        self.next()
-
-    async def get_response(self, *asked: Any, **named: Any) -> Any:
-        self.see(*asked, **named)
-        return await super().get_response(*asked, **named)
-
-    async def stream_response(self, *asked: Any, **named: Any) -> Any:
-        self.see(*asked, **named)
-        async for event in super().stream_response(*asked, **named):
-            yield event
+def prompts(model: Any) -> list[str]:
+    """Return the texts of each request to the model."""
+    return ["\n".join(_texts([call.system_instructions, call.input])) for call in model.calls]
 
 
 def _texts(value: Any) -> list[str]:
@@ -57,7 +44,9 @@ def shell_agent(
     driven: Driven,
     results: Mapping[str, str | Exception] = {},
     **options: Any,
-) -> tuple[Agent[Any], Scripted]:
+) -> tuple[Agent[Any], Any]:
+    """Return an agent with the tool `shell`, and its model."""
+
     def shell(command: str) -> str:
         """Run a command."""
         driven.commands.append(command)
@@ -66,7 +55,7 @@ def shell_agent(
             raise result
         return result
 
-    model = Scripted(script)
+    model = scripted(script)
     return Agent("triage", model=model, tools=[function_tool(shell, **options)]), model
 
 
@@ -82,13 +71,10 @@ class OpenAIAgents:
         id: str,
         results: Mapping[str, str | Exception] = {},
     ) -> Driven:
-        driven = Driven()
+        driven, config = Driven(), RunConfig(tracing_disabled=True)
         agent, model = shell_agent(script, driven, results)
-        config = RunConfig(tracing_disabled=True)
-        driven.prompts = model.prompts
         result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
-        driven.answer = result.final_output
-        return driven
+        return Driven(result.final_output, prompts(model), driven.commands)
 
 
 DOUBLE = OpenAIAgents()
