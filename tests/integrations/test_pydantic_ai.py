@@ -13,7 +13,7 @@ from heedful.errors import Conflict
 from heedful.integrations import Host
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.double_pydantic_ai import shell_agent
-from tests.integrations.doubles import Call, Driven, Say, Turn
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 
@@ -62,6 +62,16 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() ->
     assert len(driven.prompts) == 2
     with pytest.raises(Conflict):
         await agent.run("another task", run_id="one")
+
+
+async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:
+    driven, host = Driven(), judging(None)
+    script: list[Turn] = [Say("high"), ModelDown("killed"), Say("high"), Say("P1")]
+    agent = shell_agent(script, driven, capabilities=[Heedful(host)])
+    with pytest.raises(ModelDown):
+        await agent.run(TASK, run_id="one")
+    assert (await agent.run(TASK, run_id="one")).output == "high"
+    assert len(driven.prompts) == 3  # stopped by the rule Repeat
 
 
 async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None:

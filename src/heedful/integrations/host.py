@@ -184,6 +184,11 @@ class HostRun:
             return self.host.failed("judge an output", error, None)
 
     @property
+    def next(self) -> int | None:
+        """The number of the next attempt, for a host that answers anew after its process ended."""
+        return len(self.loop.loop.attempts) + 1 if self.loop else None
+
+    @property
     def judges(self) -> bool:
         """True if the host has checks or goals."""
         return bool(self.host.checks or self.host.goals)

@@ -245,7 +245,7 @@ class _Attempts:
         if whole[:sent] == self.sent:  # otherwise a handoff has rewritten it
             del whole[sent - len(self.pair) : sent]
         spent = Usage(used.requests, used.input_tokens, used.output_tokens)
-        verdict = await self.run.verdict(result.final_output, spent)
+        verdict = await self.run.verdict(result.final_output, spent, self.run.next)
         if verdict is None or self.run.best in (None, result.final_output):
             self.best, self.kept = result, list(whole)
         if not isinstance(verdict, Again):

@@ -186,7 +186,8 @@ class _Run(Heedful):
             return output
         self.judged, now = True, _counts(ctx)
         spent = Usage(*(new - old for new, old in zip(now, self.counted, strict=True)))
-        self.verdict, self.counted = await self.run.verdict(output, spent), now
+        self.verdict = await self.run.verdict(output, spent, self.run.next)
+        self.counted = now
         if self.verdict is None or self.run.best is output:
             self.best = ctx.messages[-1]
         if isinstance(self.verdict, Done) and self.run.best is not None:
