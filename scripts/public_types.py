@@ -14,7 +14,7 @@ from pathlib import Path
 BIN = Path(sys.executable).parent
 VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
 # Modules under heedful.integrations, and the package that each needs.
-NEEDS = {"langchain": "langchain"}
+NEEDS = {"langchain": "langchain", "openai_agents": "agents"}
 
 
 def main() -> int:

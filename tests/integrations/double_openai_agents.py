@@ -1,0 +1,80 @@
+"""OpenAI Agents for the table of hosts: its own scripted model, and the tool `shell`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+from heedful.integrations import Host, openai_agents
+from tests.integrations.doubles import Driven, Say, Turn
+
+
+def scripted(turns: Sequence[Turn], tool: str = "shell") -> Any:
+    """Return the model of a script."""
+    usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
+    steps: list[Any] = []
+    for number, turn in enumerate([*turns, *[turns[-1]] * 20]):
+        if isinstance(turn, Exception):
+            steps.append(turn)
+            continue
+        call = {} if isinstance(turn, Say) else {"command": turn.command}
+        item: Any = function_call(tool, call, call_id=f"call-{number}")
+        item = assistant_message(turn.text) if isinstance(turn, Say) else item
+        steps.append(ModelResponse([item], usage, f"resp-{number}"))
+    return ScriptedModel(steps)
+
+
+def prompts(model: Any) -> list[str]:
+    """Return the texts of each request to the model."""
+    return ["\n".join(_texts([call.system_instructions, call.input])) for call in model.calls]
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value or ()
+    return [text for part in parts for text in _texts(part)]
+
+
+def shell_agent(
+    script: Sequence[Turn],
+    driven: Driven,
+    results: Mapping[str, str | Exception] = {},
+    **options: Any,
+) -> tuple[Agent[Any], Any]:
+    """Return an agent with the tool `shell`, and its model."""
+
+    def shell(command: str) -> str:
+        """Run a command."""
+        driven.commands.append(command)
+        result = results.get(command, "done")
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    model = scripted(script)
+    return Agent("triage", model=model, tools=[function_tool(shell, **options)]), model
+
+
+class OpenAIAgents:
+    name = "openai_agents"
+
+    async def drive(
+        self,
+        host: Host,
+        task: str,
+        script: Sequence[Turn],
+        *,
+        id: str,
+        results: Mapping[str, str | Exception] = {},
+    ) -> Driven:
+        driven, config = Driven(), RunConfig(tracing_disabled=True)
+        agent, model = shell_agent(script, driven, results)
+        result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
+        return Driven(result.final_output, prompts(model), driven.commands)
+
+
+DOUBLE = OpenAIAgents()

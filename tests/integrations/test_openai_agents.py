@@ -1,0 +1,132 @@
+"""What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams, the server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, SQLiteSession, UserError
+from pydantic import BaseModel
+
+from heedful import policy
+from heedful.errors import Conflict
+from heedful.integrations import Host
+from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed, run_sync
+from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
+from tests.integrations.doubles import Call, Driven, Say, Turn
+from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in, severity
+
+OPTIONS = {"run_config": RunConfig(tracing_disabled=True)}
+WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+
+
+class Ticket(BaseModel):
+    severity: str
+
+
+def graded(candidate: Any, context: Any) -> Any:
+    return severity(candidate["severity"], context)
+
+
+async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_it(
+    tmp_path: Any,
+) -> None:
+    memory, heard = memory_in(tmp_path), list[Any]()
+
+    class Heard(RunHooks[Any]):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            heard.append(output)
+
+    agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
+    result = await run(agent, TASK, host=judging(memory), hooks=Heard(), **OPTIONS)
+    assert (heard, result.context_wrapper.usage.requests) == (["high", "P1"], 3)
+    found = [one.example.accepted for one in await memory.recall(TASK, 10)]
+    assert list(filter(None, found)) == ["P1"]
+
+
+async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
+    driven, host = Driven(), judging(None, policy=policy("attempts.limit=5"))
+    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
+    agent, model = shell_agent([Call("ls"), *long, Say("P1")], driven)
+    result = await run(agent, TASK, host=host, **OPTIONS)
+    assert (result.final_output, driven.commands) == ("P1", ["ls"])
+    asked = prompts(model)[2:]
+    assert len({len(prompt) for prompt in asked}) == 1
+    assert "one one" not in asked[1]
+
+
+async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> None:
+    session, host = SQLiteSession("chat"), judging(None)
+    agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
+    await run(agent, TASK, host=host, session=session, **OPTIONS)
+    kinds = [one.get("role") or one.get("type") for one in await session.get_items()]
+    assert kinds == ["user", "function_call", "function_call_output", "assistant"]
+    await run(agent, "And the roof?", host=host, session=session, **OPTIONS)
+    assert TASK in prompts(model)[-1]
+    assert len(await session.get_items()) == 6
+
+
+def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
+    host = judging(None, checks=[graded])
+    agent, model = shell_agent([Say('{"severity": "P2"}')], Driven())
+    agent.output_type = Ticket
+    for _ in range(2):
+        result = run_sync(agent, TASK, host=host, id="one", **OPTIONS)
+        assert result.final_output == Ticket(severity="P2")
+    assert len(prompts(model)) == 1
+    with pytest.raises(Conflict):
+        run_sync(agent, "another task", host=host, id="one", **OPTIONS)
+
+
+async def test_a_handoff_is_not_made_again() -> None:
+    turns = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
+    expert = Agent("expert", model=scripted(turns), output_type=Ticket)
+    desk = Agent("desk", model=scripted([Call("")], "transfer_to_expert"), handoffs=[expert])
+    result = await run(desk, TASK, host=judging(None, checks=[graded]), **OPTIONS)
+    assert (result.final_output, result.last_agent) == (Ticket(severity="P2"), expert)
+    assert result.context_wrapper.usage.requests == 3
+
+
+async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(tmp_path: Any) -> None:
+    driven, host = Driven(), Host(memory=memory_in(tmp_path), strict=True)
+    failing = {"make": RuntimeError(ERROR)}
+    turns: list[Turn] = [Call("make"), Say("no"), Call("make")]
+    agent, _ = shell_agent(turns[:1], driven, failing, failure_error_function=None)
+    with pytest.raises(UserError, match="Cannot find module"):
+        await run(agent, "build", host=host, **OPTIONS)
+    agent, model = shell_agent(turns, driven, failing, tool_input_guardrails=[hold_back])
+    await run(agent, "build", host=host, **OPTIONS)
+    assert driven.commands == ["make"]
+    assert prompts(model)[-1].count("failed with") == 1
+    with pytest.raises(MaxTurnsExceeded):
+        await run(agent, "build", host=host, max_turns=3, **OPTIONS)
+    assert driven.commands == ["make"] * 3
+
+
+async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approval() -> None:
+    driven, host, known = Driven(), judging(None), {"conversation_id": "c", **OPTIONS}
+    agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
+    state = (await run(agent, TASK, host=host, id="one", **known)).to_state()
+    state.approve(state.get_interruptions()[0])
+    result = await run(agent, state, host=host, id="one", **known)
+    assert (result.final_output, driven.commands) == ("P1", ["ls"])
+    asked = prompts(model)[1:]
+    assert TASK not in "".join(asked)
+    assert "answer with one of P0 to P3" in asked[0]
+
+
+async def test_streamed() -> None:
+    agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
+    stream = run_streamed(agent, TASK, host=judging(None), **OPTIONS)
+    judged = [event async for event in stream if isinstance(event, Judged)]
+    assert [(one.output, bool(one.result)) for one in judged] == [("high", False), ("P1", True)]
+
+
+@pytest.mark.parametrize("name", ["openai_agent", "pydantic_agent"])
+def test_the_examples_run(name: str) -> None:
+    command = sys.executable, f"examples/integrations/{name}.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
