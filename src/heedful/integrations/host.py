@@ -13,27 +13,27 @@ import secrets
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from heedful.checks.evaluate import Check
-from heedful.drive.report import ReportedLoop, open_loop
 from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
-from heedful.loop import policies
-from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import Candidate, Goal, as_data, check_number
 from heedful.memory.memory import Memory, log_failure
-from heedful.memory.sessions import Learned, learn_session
 from heedful.models.contract import Message
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
-from heedful.traces.reading import read
 from heedful.traces.signals import error_lines
+
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.checks.evaluate import Check
+    from heedful.drive.report import ReportedLoop
+    from heedful.loop.decide import Policy, Verdict
+    from heedful.memory.sessions import Learned
 
 T = TypeVar("T")
 # Characters of a lesson, and lessons at one moment: Claude Code cuts what a hook adds
@@ -72,7 +72,7 @@ class Host:
     memory: Memory | Store | str | None = "heedful.db"
     checks: Sequence[Check] = ()
     goals: Sequence[Goal | str] = ()
-    policy: Policy | str = policies.default
+    policy: Policy | str = "default"
     memory_key: str = ""
     context: Any = None
     scope: Scope | None = None
@@ -192,6 +192,8 @@ class HostRun:
 
     async def study(self) -> Learned | None:
         """Store what the run has taught so far; the run goes on. Raises StoreError."""
+        from heedful.memory.sessions import Learned, learn_session
+
         if (memory := self.host.known) is None:
             return None
         episode, keys = await self._episode("partial")
@@ -220,6 +222,8 @@ class HostRun:
         await memory.store.write(memory.scope, exposures.settle, outcomes)
 
     async def _open(self) -> ReportedLoop:
+        from heedful.drive.report import open_loop
+
         host, memory = self.host, self.host.known
         options: dict[str, Any] = {"memory": memory, "memory_key": host.memory_key}
         options |= {"checks": host.checks, "goals": host.goals, "policy": host.policy}
@@ -285,6 +289,8 @@ class HostRun:
 
     async def _episode(self, ends: Ended) -> tuple[Episode, frozenset[str]]:
         """Return the run so far as an episode, and the keys of a service that reported it."""
+        from heedful.traces.reading import read
+
         memory = self.host.known
         held = (
             await self.host.store.read(memory.scope, episodes.session_events, self.id)
