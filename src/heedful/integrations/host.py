@@ -39,6 +39,8 @@ T = TypeVar("T")
 # Characters of a lesson, and lessons at one moment: Claude Code cuts what a hook adds
 # after 10,000 characters.
 LESSON, LESSONS = 1_500, 3
+COMMON = 20  # lessons that came back most often, of which those that may be shown are taken
+SHOWABLE = ("candidate", "verified")
 FACTS = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -118,23 +120,32 @@ class HostRun:
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)  # as the host gave them, by attempt
 
-    async def recall(self, task: Any = None) -> Advice:
-        """Return what memory tells about the task, before the agent begins.
+    async def opening(self) -> Advice:
+        """Return the lessons that came back most often in this memory, for a task yet unknown."""
+        return await self.host.guarded("begin", self._opening(), Advice(silence="no answer"))
+
+    async def recall(self, task: Any = None, call: str = "") -> Advice:
+        """Return what memory tells about the task; `call` is the id of its message, if any.
 
         If the run goes on after an end of its process, also return the last feedback.
         """
         self.task = self.task if task is None else task
-        return await self.host.guarded("recall", self._recall(), Advice(silence="no answer"))
+        return await self.host.guarded("recall", self._recall(call), Advice(silence="no answer"))
 
-    async def before(self, tool: str, arguments: Mapping[str, Any] | str, call: str = "") -> Advice:
-        """Return how this action failed before and what mended it; `call` is the id of the call."""
-        happened = Event("tool_call", tool=tool, arguments=_arguments(arguments), call=call)
+    async def before(
+        self, tool: str, arguments: Mapping[str, Any] | str, call: str = "", agent: str = ""
+    ) -> Advice:
+        """Return how this action failed before and what mended it.
+
+        `call` is the id of the call, `agent` the name of the agent if the run has several.
+        """
+        happened = Event("tool_call", "", agent, tool, _arguments(arguments), call)
         work = self._before(happened, arguments)
         return await self.host.guarded("ask about an action", work, Advice(silence="no answer"))
 
-    async def seen(self, tool: str, error: str, call: str = "") -> Advice:
-        """Return what mended this error of a tool before."""
-        happened = Event("tool_response", error, tool=tool, call=call, error=error[:300])
+    async def seen(self, tool: str, error: str, call: str = "", agent: str = "") -> Advice:
+        """Return what mended this error of a tool before; `call` and `agent` as in `before`."""
+        happened = Event("tool_response", error, agent, tool, call=call, error=error[:300])
         work = self._seen(happened, error)
         return await self.host.guarded("ask about an error", work, Advice(silence="no answer"))
 
@@ -208,7 +219,7 @@ class HostRun:
         open_ = await memory.store.read(memory.scope, exposures.opportunities, self.id)
         if not open_:
             return
-        held = await memory.store.read(memory.scope, episodes.session_events, self.id)
+        held = await self.events()
         began = {one.get("call"): one["at"] for one in held if one["type"] == "tool_call"}
         failed = [
             (began.get(one.get("call"), one["at"]), _digests(one)) for one in held if one["error"]
@@ -221,6 +232,17 @@ class HostRun:
             outcomes.append(Outcome(name, not again, len(later), broken))
         await memory.store.write(memory.scope, exposures.settle, outcomes)
 
+    async def events(self) -> list[dict[str, Any]]:
+        """Return the events of the run. An event with a known id replaces the earlier one."""
+        if (memory := self.host.known) is None:
+            return []
+        last: dict[Any, dict[str, Any]] = {}
+        for n, one in enumerate(
+            await memory.store.read(memory.scope, episodes.session_events, self.id)
+        ):
+            last[(one["type"], one["agent"], one["call"]) if one.get("call") else n] = one
+        return list(last.values())
+
     async def _open(self) -> ReportedLoop:
         from heedful.drive.report import open_loop
 
@@ -231,11 +253,19 @@ class HostRun:
         self.loop = await open_loop(self.id, as_data(self.task), **options)
         return self.loop
 
-    async def _recall(self) -> Advice:
+    async def _opening(self) -> Advice:
+        if (memory := self.host.known) is None:
+            return Advice(silence="there is no memory")
+        known = await memory.top(COMMON)
+        useful = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
+        lessons = {one["id"]: one["text"] for one in useful[:LESSONS]}
+        return _facts(Seen(), lessons, await self._announce(list(lessons)))
+
+    async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
-        await self._keep(Event("user_message", text))
+        await self._keep(Event("user_message", text, call=call))
         if self.judges:
             loop = await self._open()
             return Advice(loop.hint, loop.briefing.examples, loop.briefing.silence)
@@ -291,12 +321,7 @@ class HostRun:
         """Return the run so far as an episode, and the keys of a service that reported it."""
         from heedful.traces.reading import read
 
-        memory = self.host.known
-        held = (
-            await self.host.store.read(memory.scope, episodes.session_events, self.id)
-            if memory
-            else []
-        )
+        held = await self.events()
         keys = frozenset(one.pop("via") for one in held) - {""}
         whole = {"session": self.id, "outcome": ends, "events": held}
         file = json.dumps(whole).encode()
