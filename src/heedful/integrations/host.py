@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.lessons import ranking
-from heedful.lessons.action import ActionHistory, action
+from heedful.lessons.action import MENDED, ActionHistory, action
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
@@ -257,9 +257,10 @@ class HostRun:
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
         known = await memory.top(COMMON)
-        useful = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
+        again = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
+        useful = [one for one in again if MENDED in one["text"] or one["trust"] == "operator"]
         lessons = {one["id"]: one["text"] for one in useful[:LESSONS]}
-        return _facts(Seen(), lessons, await self._announce(list(lessons)))
+        return _facts(Seen(0), lessons, await self._announce(list(lessons)))
 
     async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
