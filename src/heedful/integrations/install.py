@@ -17,15 +17,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 from heedful.errors import LineError, UsageError
 from heedful.integrations.hooks import AGENTS
+from heedful.store import repository
 
 AGENT = "claude-code"  # the agent whose settings are written; for others the docs have snippets
 # By what a hook of heedful is known in settings: its command, or its address.
 OWN = re.compile(r"heedful-hook|heedful\.integrations\.hook|/v1/hooks/claude-code/")
+SUMMARY = "Remembers what failed and what put it right, and says so when it matters."
 BACKUP = ".before-heedful"
 # Calls that change something, and those of MCP servers: reading files needs no advice.
 ACTIONS = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
@@ -90,11 +93,28 @@ class Change:
             raise UsageError(why) from error
 
 
-def settings_path(folder: Path | None) -> Path:
-    """Return the settings of Claude Code for a project, or for the user if `folder` is None."""
+def settings_path(user: bool = False) -> Path:
+    """Return the settings of Claude Code for the user, or for the project of this folder."""
     home = os.environ.get("CLAUDE_CONFIG_DIR")
     own = Path(home) if home else Path.home() / ".claude"
-    return (own if folder is None else folder / ".claude") / "settings.json"
+    return (own if user else _root() / ".claude") / "settings.json"
+
+
+def past_sessions() -> Path | None:
+    """Return the folder in which Claude Code keeps the sessions of this project, if any."""
+    coded = re.sub(r"[^A-Za-z0-9]", "-", str(_root()))
+    place = settings_path(user=True).parent / "projects" / coded
+    return place if place.is_dir() else None
+
+
+def _root() -> Path:
+    return repository(Path.cwd()) or Path.cwd()
+
+
+def installed(path: Path) -> list[str]:
+    """Return the events for which settings have hooks of heedful. Raises LineError, UsageError."""
+    text = read_text(path)
+    return list(own_hooks(parse(str(path), text))) if text and text.strip() else []
 
 
 def command(everywhere: bool = False) -> str:
@@ -358,3 +378,17 @@ def _value(path: str, text: str, token: tuple[str, int], rest: Iterator[tuple[st
 def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
     advice = "correct the file, or paste what `heedful hook install --print` shows"
     raise LineError(path, text.count("\n", 0, at) + 1, f"{what}; nothing was changed: {advice}")
+
+
+def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
+    """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
+    about = {"name": "heedful", "version": version("heedful"), "description": SUMMARY}
+    server = {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}}
+    files = {
+        ".claude-plugin/plugin.json": about,
+        "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
+        ".mcp.json": server,
+    }
+    texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
+    texts["skills/heedful/SKILL.md"] = skill
+    return [Change(folder / name, read_text(folder / name), text) for name, text in texts.items()]
