@@ -7,6 +7,10 @@ log, `~/.heedful/hook.log`, gets one line. Learning happens in a process that no
 
 from __future__ import annotations
 
+import gc
+
+gc.disable()  # the process ends before there is much to collect
+
 import json
 import logging
 import os
