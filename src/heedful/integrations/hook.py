@@ -8,9 +8,6 @@ log, `~/.heedful/hook.log`, gets one line. Learning happens in a process that no
 from __future__ import annotations
 
 import gc
-
-gc.disable()  # the process ends before there is much to collect
-
 import json
 import logging
 import os
@@ -57,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
+    gc.disable()  # the process ends before there is much to collect
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -166,7 +164,8 @@ def detach(work: str, session: str, folder: Path) -> None:
 
     command = [sys.executable, "-m", "heedful.integrations.hook", work, "--work", session]
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
+    process.returncode = 0  # nobody waits for it
 
 
 def _without_tls() -> None:
