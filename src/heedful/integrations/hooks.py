@@ -95,7 +95,7 @@ _CLAUDE: dict[str, Kind] = {
     "Stop": "stop",
     "SessionEnd": "end",
 }
-_CODEX = {name: kind for name, kind in _CLAUDE.items() if kind not in ("failed", "end")}
+_CODEX = {name: kind for name, kind in _CLAUDE.items() if kind != "failed"}
 _GEMINI: dict[str, Kind] = {
     "SessionStart": "start",
     "BeforeAgent": "prompt",
