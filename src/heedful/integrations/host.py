@@ -25,7 +25,7 @@ from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
-from heedful.store.store import Store
+from heedful.store.store import Db, Store
 from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
 from heedful.traces.signals import error_lines
 
@@ -283,26 +283,30 @@ class HostRun:
             return Advice(silence="there is no memory")
         asked = action(happened.tool, arguments)
         known = await memory.store.read(memory.scope, episodes.failures_of, asked)
-        told = await self._announce([one.lesson for one in known.failures])
-        await self._keep(happened)
+        told = await self._announce([one.lesson for one in known.failures], happened)
         return _facts(known, {one.lesson: str(one) for one in known.failures}, told)
 
     async def _seen(self, happened: Event, error: str) -> Advice:
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
-        await self._keep(happened)
         known = await memory.seen(happened.tool, error)
         lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
-        told = await self._announce(list(lessons)[:LESSONS])
+        told = await self._announce(list(lessons)[:LESSONS], happened)
         return _facts(known, lessons, told)
 
-    async def _announce(self, lessons: Sequence[int]) -> frozenset[int]:
-        """Return the lessons that this run is shown; record them and those that are withheld."""
-        memory = self.host.known
-        if memory is None or not lessons:
+    async def _announce(self, lessons: Sequence[int], *events: Event) -> frozenset[int]:
+        """Return the lessons that this run is shown; record them, those withheld, and events."""
+        memory, records = self.host.known, [_record(one) for one in events]
+        if memory is None or not (lessons or records):
             return frozenset()
-        asked = self.id, lessons, memory.holdout
-        return await memory.store.write(memory.scope, exposures.announce, *asked)
+        holdout = memory.holdout
+
+        def both(db: Db, scope: Scope) -> frozenset[int]:
+            told = exposures.announce(db, scope, self.id, lessons, holdout) if lessons else ()
+            episodes.append_events(db, scope, self.id, records)
+            return frozenset(told)
+
+        return await memory.store.write(memory.scope, both)
 
     async def _learn(self, events: Sequence[Event], ends: Ended | None) -> Learned | None:
         await self._keep(*events)
@@ -314,9 +318,8 @@ class HostRun:
         return learned
 
     async def _keep(self, *events: Event) -> None:
-        if (memory := self.host.known) is not None and events:
-            records = [_record(clean_event(one, Limits().content)) for one in events]
-            await memory.store.write(memory.scope, episodes.append_events, self.id, records)
+        if events:
+            await self._announce((), *events)
 
     async def _episode(self, ends: Ended) -> tuple[Episode, frozenset[str]]:
         """Return the run so far as an episode, and the keys of a service that reported it."""
@@ -335,6 +338,7 @@ def _arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
 
 
 def _record(event: Event) -> str:
+    event = clean_event(event, Limits().content)
     held = {name: getattr(event, name) for name in ("type", "content", "tool", "arguments")}
     held |= {name: getattr(event, name) for name in ("call", "error", "agent", "origin")}
     return json.dumps(held, ensure_ascii=False, default=repr)
