@@ -20,7 +20,11 @@ TRUST: Any = {"tool": "measured", "user": "operator"}
 CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
 FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
 # What Claude Code 2.1 sends with every event.
-ALWAYS = {"transcript_path": "/a.jsonl", "permission_mode": "acceptEdits", "effort": {"level": "x"}}
+ALWAYS: Any = {
+    "transcript_path": "/a.jsonl",
+    "permission_mode": "acceptEdits",
+    "effort": {"level": "x"},
+}
 
 
 @pytest.fixture

@@ -143,7 +143,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if db and "://" not in db:
             stated["db"] = str(place / db)
         found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
-    for name, make in {**READ, **dict.fromkeys(TABLES, json.loads)}.items():
+    makes: dict[str, Any] = {**READ, **dict.fromkeys(TABLES, json.loads)}
+    for name, make in makes.items():
         if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
             try:
                 found[name] = make(value)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import Advice, Host, HostRun
@@ -86,44 +86,33 @@ class Agent:
         return next((name for name, own in self.events.items() if own == kind), "")
 
 
-_CLAUDE: dict[str, Kind] = {
-    "SessionStart": "start",
-    "UserPromptSubmit": "prompt",
-    "PreToolUse": "before",
-    "PostToolUse": "after",
-    "PostToolUseFailure": "failed",
-    "Stop": "stop",
-    "SessionEnd": "end",
-}
+def _events(*names: str) -> Mapping[str, Kind]:
+    """Return an agent's events, which are named in the order of ours; "" is an event it lacks."""
+    return {name: kind for name, kind in zip(names, get_args(Kind), strict=True) if name}
+
+
+_CLAUDE = _events(
+    *("SessionStart", "UserPromptSubmit", "PreToolUse"),
+    *("PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"),
+)
 _CODEX = {name: kind for name, kind in _CLAUDE.items() if kind != "failed"}
-_GEMINI: dict[str, Kind] = {
-    "SessionStart": "start",
-    "BeforeAgent": "prompt",
-    "BeforeTool": "before",
-    "AfterTool": "after",
-    "AfterAgent": "stop",
-    "SessionEnd": "end",
-}
-_CURSOR: dict[str, Kind] = {
-    "sessionStart": "start",
-    "beforeSubmitPrompt": "prompt",
-    "preToolUse": "before",
-    "postToolUse": "after",
-    "postToolUseFailure": "failed",
-    "stop": "stop",
-    "sessionEnd": "end",
-}
+_GEMINI = _events(
+    *("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "", "AfterAgent", "SessionEnd")
+)
+_CURSOR = _events(
+    *("sessionStart", "beforeSubmitPrompt", "preToolUse"),
+    *("postToolUse", "postToolUseFailure", "stop", "sessionEnd"),
+)
 _CURSOR_FIELDS = {
     "session_id": "conversation_id",
     "prompt_id": "generation_id",
     "tool_response": "tool_output",
     "error": "error_message",
 }
+_TAKES = frozenset({"start", "prompt", "before", "after", "failed"})
 AGENTS: dict[str, Agent] = {
-    "claude-code": Agent(_CLAUDE, frozenset({"start", "prompt", "before", "after", "failed"})),
-    "codex": Agent(
-        _CODEX, frozenset({"start", "prompt", "before", "after"}), {"prompt_id": "turn_id"}
-    ),
+    "claude-code": Agent(_CLAUDE, _TAKES),
+    "codex": Agent(_CODEX, _TAKES, {"prompt_id": "turn_id"}),
     "cursor": Agent(
         _CURSOR,
         frozenset({"start", "after"}),
@@ -255,10 +244,10 @@ async def reply(
     Raises UnknownName and InvalidInput, and errors of heedful if the host is `strict`.
     """
     if agent not in AGENTS:
-        raise UnknownName("coding agent", agent, AGENTS)
+        raise UnknownName("coding agent", agent, list(AGENTS))
     known = AGENTS[agent]
     if name not in known.events:
-        raise UnknownName(f"event of {agent}", name, known.events)
+        raise UnknownName(f"event of {agent}", name, list(known.events))
     session = data.get(known.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
@@ -268,7 +257,7 @@ async def reply(
         "prompt": _prompt,
         "before": _before,
         "after": _after,
-        "failed": _failed,
+        "failed": _after,
         "stop": _stop,
         "end": _end,
     }
@@ -363,39 +352,24 @@ async def _before(at: _Moment) -> Reply:
 
 
 async def _after(at: _Moment) -> Reply:
-    response = json_data(at.get("tool_response"))
-    if isinstance(response, Mapping) and response.get("interrupted") is True:
-        return Reply()
-    if error := _error(response):
-        return await _failure(at, error)
-    events, (call, agent) = await at.run.events(), at.call
-    made = Event("tool_response", _words(response), agent, at.tool, call=call)
-    await at.run.learn(*_unknown_call(at, events), made)
-    return Reply(None, "study" if _mends(events, at) else "", at.run.id)
-
-
-async def _failed(at: _Moment) -> Reply:
-    if at.get("is_interrupt") is True:
+    """Keep the result of a call, and say what mended it before if it failed."""
+    response, (call, agent) = json_data(at.get("tool_response")), at.call
+    failed = at.agent.events[at.name] == "failed"
+    stopped = response.get("interrupted") if isinstance(response, Mapping) else None
+    if stopped is True or at.get("is_interrupt") is True:
         return Reply()  # the user stopped the call; it did not fail
-    return await _failure(at, at.text("error") or "error")
-
-
-async def _failure(at: _Moment, error: str) -> Reply:
-    if missing := _unknown_call(at, await at.run.events()):
-        await at.run.learn(*missing)
-    return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
+    events = await at.run.events()
+    if not any(one["type"] == "tool_call" and one["call"] == call for one in events if call):
+        # no hook ran before the call
+        await at.run.learn(Event("tool_call", "", agent, at.tool, at.arguments, call))
+    if error := (at.text("error") or "error") if failed else _error(response):
+        return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
+    await at.run.learn(Event("tool_response", _words(response), agent, at.tool, call=call))
+    return Reply(None, "study" if _mends(events, at) else "", at.run.id)
 
 
 async def _end(at: _Moment) -> Reply:
     return Reply(None, "end", at.run.id)
-
-
-def _unknown_call(at: _Moment, events: list[dict[str, Any]]) -> list[Event]:
-    """Return the call of a result, if no hook ran before the call."""
-    call, agent = at.call
-    if any(one["type"] == "tool_call" and one["call"] == call for one in events if call):
-        return []
-    return [Event("tool_call", "", agent, at.tool, at.arguments, call)]
 
 
 def _mends(events: list[dict[str, Any]], at: _Moment) -> bool:
@@ -477,7 +451,8 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
         if loop.ended:
             return False, None
         verdict = await loop.report(None, digest=await _state(at.folder), checks=checks)
-        errors = list(loop.loop.attempts[-1].evaluation.errors)
+        judged = loop.loop.attempts[-1].evaluation
+        errors = list(judged.errors) if judged else []
         await at.run.learn(*_ran(checks, errors, f"{turn}/{len(loop.loop.attempts)}"))
     except Exception as error:  # the edge to the agent, which must not fail by us
         return False, host.failed("run the checks of a turn", error, None)

@@ -52,8 +52,8 @@ class Change:
     @property
     def diff(self) -> str:
         """The change as a unified difference."""
-        texts = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
-        lines = difflib.unified_diff(*texts, str(self.path), str(self.path))
+        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(old, new, str(self.path), str(self.path))
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def apply(self) -> None:
@@ -181,120 +181,81 @@ def read_text(path: Path) -> str | None:
 
 
 def own_hooks(document: Node) -> dict[str, list[Any]]:
-    """Return the groups of hooks of heedful in settings, by event."""
-    events = document.members.get("hooks", document).members if "hooks" in document.members else {}
-    found = {name: [one.value for one in node.items if _own(one)] for name, node in events.items()}
-    return {name: groups for name, groups in found.items() if groups}
-
-
-def _own(group: Node) -> bool:
-    return bool(OWN.search(group.text))
+    """Return the groups with hooks of heedful in settings, by event."""
+    events = document.get("hooks")
+    listed = {one.name: one.children for one in events.children} if events else {}
+    ours = {name: [one for one in nodes if OWN.search(one.text)] for name, nodes in listed.items()}
+    return {name: [one.value for one in nodes] for name, nodes in ours.items() if nodes}
 
 
 def _with(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
     """Return the text with groups of hooks, in the order of the agent's events."""
     text = text if text.strip() else "{}\n"
     for event in AGENTS[AGENT].events:
-        text = _insert(path, text, event, wanted.get(event, ()))
-    return text
-
-
-def _insert(path: str, text: str, event: str, groups: Sequence[Any]) -> str:
-    """Add groups of hooks for an event: to its list, or with a new list, or with new `hooks`."""
-    if not groups:
-        return text
-    document = parse(path, text)
-    if (events := document.members.get("hooks")) is None:
-        return _append(text, document, {event: list(groups)}, "hooks")
-    if events.kind != "{":
-        _fail(path, text, events.start, "hooks must be an object")
-    if (listed := events.members.get(event)) is None:
-        return _append(text, events, list(groups), event)
-    if listed.kind != "[":
-        _fail(path, text, listed.start, f"hooks.{event} must be a list")
-    for group in groups:
-        text = _append(text, listed, group)
-        listed = parse(path, text).members["hooks"].members[event]
+        for group in wanted.get(event, ()):
+            document = parse(path, text)
+            events = document.get("hooks")
+            listed = events and events.get(event)
+            if events is None:
+                text = _append(text, document, {event: [group]}, "hooks")
+            elif not events.text.startswith("{") or (listed and not listed.text.startswith("[")):
+                _fail(path, text, events.start, "hooks must be an object of lists")
+            elif listed is None:
+                text = _append(text, events, [group], event)
+            else:
+                text = _append(text, listed, group)
     return text
 
 
 def _append(text: str, parent: Node, value: Any, name: str = "") -> str:
     """Add a value at the end of an object or a list, indented as the text around it."""
     end = "\r\n" if "\r\n" in text else "\n"
-    outer = _indent(text, parent.start)
-    children = parent.items or list(parent.members.values())
-    first = children[0].start if children else 0
-    inner = _indent(text, first) if children and end in text[parent.start : first] else ""
-    step = inner[len(outer) :] if inner.startswith(outer) and inner != outer else _step(text)
-    flat = bool(children) and end not in text[parent.start : parent.end]
-    made = json.dumps(value, ensure_ascii=False, indent=None if flat else step)
-    made = (f"{json.dumps(name)}: " if name else "") + made
+    last = parent.children[-1].end if parent.children else 0
+    flat = bool(last) and "\n" not in parent.text
+    found = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
+    step = found[0] if found else "  "
+    line = text[text.rfind("\n", 0, parent.start) + 1 :]
+    outer = line[: len(line) - len(line.lstrip(" \t"))]
+    made = (f"{json.dumps(name)}: " if name else "") + json.dumps(
+        value, ensure_ascii=False, indent=None if flat else step
+    )
     if flat:
-        return f"{text[: children[-1].end]}, {made}{text[children[-1].end :]}"
-    made = made.replace("\n", f"{end}{outer}{step}")
-    if children:
-        at = children[-1].end
-        return f"{text[:at]},{end}{outer}{step}{made}{text[at:]}"
-    at = parent.end - 1  # comments in an empty object stay before the new value
-    inside = text[parent.start + 1 : at].rstrip()
-    return f"{text[: parent.start + 1]}{inside}{end}{outer}{step}{made}{end}{outer}{text[at:]}"
+        return f"{text[:last]}, {made}{text[last:]}"
+    made = f"{end}{outer}{step}" + made.replace("\n", f"{end}{outer}{step}")
+    if last:
+        return f"{text[:last]},{made}{text[last:]}"
+    before = text[: parent.end - 1].rstrip()  # comments in an empty object stay before the value
+    return f"{before}{made}{end}{outer}{text[parent.end - 1 :]}"
 
 
 def _without(path: str, text: str) -> str:
-    """Remove the hooks of heedful, and lists and objects that are empty without them."""
-    while True:
-        document = parse(path, text)
-        events = document.members.get("hooks")
-        found = next(
-            ((name, node, n) for name, node in (events.members if events else {}).items()
-             for n, group in enumerate(node.items) if _own(group)), None,
-        )  # fmt: skip
-        if found is None or events is None:
-            return text
-        name, listed, number = found
-        if len(listed.items) > 1:
-            text = _cut(text, [one.start for one in listed.items], listed.items, number)
-        elif len(events.members) > 1:
-            text = _cut_member(text, events, name)
-        else:
-            text = _cut_member(text, document, "hooks")
+    """Remove the hooks of heedful, and the lists and objects that are empty without them."""
+    document = parse(path, text)
+    events = document.get("hooks")
+    for event in events.children if events else ():
+        for group in event.children:
+            listed = group.get("hooks")
+            for hook in listed.children if listed else ():
+                if OWN.search(hook.text) and events and listed:
+                    above = [(document, events), (events, event), (event, group), (listed, hook)]
+                    parent, child = above.pop()
+                    while above and len(parent.children) == 1:
+                        parent, child = above.pop()
+                    return _without(path, _cut(text, parent, child))
+    return text
 
 
-def _cut_member(text: str, parent: Node, name: str) -> str:
-    nodes = list(parent.members.values())
-    starts = [parent.names[one] for one in parent.members]
+def _cut(text: str, parent: Node, child: Node) -> str:
+    """Remove a value with its comma; comments around it stay."""
+    nodes = parent.children
+    at = nodes.index(child)
     if len(nodes) == 1:
-        inside = text[parent.start + 1 : starts[0]].rstrip()  # comments stay
-        return text[: parent.start + 1] + inside + text[nodes[0].end :].lstrip()
-    return _cut(text, starts, nodes, list(parent.members).index(name))
-
-
-def _cut(text: str, starts: Sequence[int], nodes: Sequence[Node], at: int) -> str:
-    """Remove one of several values with its comma; comments between values stay."""
-    start, end = starts[at], nodes[at].end
+        return text[: child.at].rstrip() + text[child.end :].lstrip()
+    tokens = _TOKEN.finditer(text, child.end if at + 1 < len(nodes) else nodes[at - 1].end)
+    comma = next(token.start() for token in tokens if token[0] == ",")
     if at + 1 < len(nodes):
-        comma = _comma(text, end)
-        rest = text[comma + 1 :]
-        return text[:start] + text[end:comma] + rest.lstrip(" \t\r\n")
-    comma = _comma(text, nodes[at - 1].end)
-    return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]
-
-
-def _comma(text: str, at: int) -> int:
-    for token in _TOKEN.finditer(text, at):
-        if token[0] == ",":
-            return token.start()
-    return at
-
-
-def _indent(text: str, at: int) -> str:
-    line = text[text.rfind("\n", 0, at) + 1 :]
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _step(text: str) -> str:
-    found = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
-    return found[0] if found else "  "
+        return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
+    return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
 
 # A token of JSON, or a comment as editors allow it.
@@ -304,24 +265,27 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
-    """A value in a JSON text: where it is, and the values in it with the places of their names."""
+    """A value in a JSON text, from `start` to `end`, with its name, which begins `at`, if any."""
 
-    kind: str
-    text: str = ""
-    start: int = 0
+    at: int
+    start: int
+    name: str = ""
     end: int = 0
-    members: dict[str, Node] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
-    items: list[Node] = field(default_factory=list)
+    text: str = ""
+    children: list[Node] = field(default_factory=list)
+
+    def get(self, name: str) -> Node | None:
+        """Return the value with this name."""
+        return next((one for one in self.children if one.name == name), None)
 
     @property
     def value(self) -> Any:
         """The value as data."""
-        if self.kind == "{":
-            return {name: node.value for name, node in self.members.items()}
-        return [one.value for one in self.items] if self.kind == "[" else json.loads(self.text)
+        if self.text.startswith("{"):
+            return {one.name: one.value for one in self.children}
+        return [one.value for one in self.children] if self.children else json.loads(self.text)
 
 
 def parse(path: str, text: str) -> Node:
@@ -333,59 +297,59 @@ def parse(path: str, text: str) -> Node:
         if not token[0].isspace() and not token[0].startswith(("//", "/*", "\ufeff")):
             tokens.append((token[0], at))
         at = token.end()
-    reader = iter([*tokens, ("", len(text))])
+    rest = iter([*tokens, ("", len(text))])
     try:
-        node = _value(path, text, next(reader), reader)
-        after = next(reader)
-    except RecursionError:
-        _fail(path, text, 0, "it is nested too deeply")
-    except StopIteration:
-        _fail(path, text, len(text), "it ends too early")
-    if node.kind != "{" or after[0]:
-        _fail(path, text, after[1] if after[0] else 0, "it must be one object")
+        node = _value(path, text, next(rest), rest)
+        after = next(rest)
+    except (StopIteration, RecursionError):
+        _fail(path, text, len(text), "it ends too early, or is nested too deeply")
+    if not node.text.startswith("{") or after[0]:
+        _fail(path, text, after[1], "it must be one object")
     return node
 
 
 def _value(path: str, text: str, token: tuple[str, int], rest: Iterator[tuple[str, int]]) -> Node:
     word, start = token
+    node = Node(start, start, end=start + len(word), text=word)
     if word not in ("{", "["):
         with suppress(ValueError):
             json.loads(word)
-            return Node("", word, start, start + len(word))
+            return node
         _fail(path, text, start, "a value is missing or wrong")
-    node, close, token = Node(word, "", start), "}" if word == "{" else "]", next(rest)
+    token, close = next(rest), {"{": "}", "[": "]"}[word]
     while token[0] != close:
-        if word == "{":
-            name = token
-            if not name[0].startswith('"') or next(rest)[0] != ":":
-                _fail(path, text, name[1], "a name and a colon are missing")
-            key = json.loads(name[0])
-            node.names[key], node.members[key] = name[1], _value(path, text, next(rest), rest)
-        else:
-            node.items.append(_value(path, text, token, rest))
+        name, at = token if word == "{" else ("", token[1])
+        if word == "{" and (not name.startswith('"') or next(rest)[0] != ":"):
+            _fail(path, text, at, "a name and a colon are missing")
+        child = _value(path, text, next(rest) if name else token, rest)
+        child.at, child.name = at, json.loads(name) if name else ""
+        node.children.append(child)
         token = next(rest)
-        if token[0] == ",":
-            token = next(rest)
-            if token[0] == close:
-                _fail(path, text, token[1], "there is a comma too many")
-        elif token[0] != close:
-            _fail(path, text, token[1], "a comma is missing")
+        if token[0] == "," and (token := next(rest))[0] != close:
+            continue
+        if token[0] != close or text[: token[1]].rstrip().endswith(","):
+            _fail(path, text, token[1], "a comma is missing, or there is one too many")
     node.end = token[1] + 1
     node.text = text[start : node.end]
     return node
 
 
 def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
-    advice = "correct the file, or paste what `heedful hook install --print` shows"
-    raise LineError(path, text.count("\n", 0, at) + 1, f"{what}; nothing was changed: {advice}")
+    what = f"{what}; nothing was changed: correct the file, then run the command again"
+    raise LineError(path, text.count("\n", 0, at) + 1, what)
 
 
 def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
     """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
-    about = {"name": "heedful", "version": version("heedful"), "description": SUMMARY}
+    about: dict[str, Any] = {
+        "name": "heedful",
+        "version": version("heedful"),
+        "description": SUMMARY,
+    }
+    about["author"] = {"name": "heedful"}
     server = {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}}
     files = {
-        ".claude-plugin/plugin.json": about,
+        ".claude-plugin/plugin.json": {**about, "description": SUMMARY},
         "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
         ".mcp.json": server,
     }
