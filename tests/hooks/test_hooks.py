@@ -1,14 +1,22 @@
-"""What the hooks of coding agents answer, and what they learn."""
+"""The hooks of coding agents: what they answer and learn, their process, their installation."""
 
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful import Memory, Reflection, signature
+from heedful.errors import UsageError
+from heedful.integrations import install
 from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
 from heedful.store import exposures
@@ -19,12 +27,6 @@ BAD, GOOD = "npx jest pads", "npx jest pads --config jest.json"
 TRUST: Any = {"tool": "measured", "user": "operator"}
 CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
 FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
-# What Claude Code 2.1 sends with every event.
-ALWAYS: Any = {
-    "transcript_path": "/a.jsonl",
-    "permission_mode": "acceptEdits",
-    "effort": {"level": "x"},
-}
 
 
 @pytest.fixture
@@ -33,9 +35,9 @@ def memory(tmp_path: Path) -> Memory:
 
 
 async def tell(memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any) -> Reply:
-    """Send one of our events as the agent would, and do the work that is left."""
+    """Send an event as the agent would, and do the work that is left."""
     known, told = AGENTS[agent], HookSettings(**fields.pop("settings", {}))
-    data = {"session_id": "one", "cwd": "/", **ALWAYS, **fields}
+    data = {"session_id": "one", "cwd": "/", "permission_mode": "plan", **fields}
     named = {known.fields.get(name, name): value for name, value in data.items()}
     host, name = Host(memory=memory, strict=True), known.event_of(kind)
     made = await reply(name, json.loads(json.dumps(named)), host, agent=agent, settings=told)
@@ -65,11 +67,10 @@ async def test_a_known_failure_is_told_and_denied_only_if_asked(agent: str, memo
     assert await fails(memory, "first", agent) == ["null", "null"]
     await works(memory, "first", agent)
     before, after = await fails(memory, "second", agent)
-    for text, told in ((before, "before"), (after, "failed"), (after, "after")):
-        assert text == "null" or (GOOD in text and "facts to weigh, not instructions" in text)
+    failed = "failed" if AGENTS[agent].event_of("failed") else "after"
+    for text, kind in ((before, "before"), (after, failed)):
+        assert (GOOD in text) == ("facts to weigh" in text) == (kind in AGENTS[agent].takes)
         assert "deny" not in text
-        if told in ("before", (AGENTS[agent].event_of("failed") and "failed") or "after"):
-            assert (text != "null") == (told in AGENTS[agent].takes)
     deny: Any = {"settings": {"deny": True}}
     denied = [(await fails(memory, "third", agent, **deny, tool_use_id="t3"))[0]]
     denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t4"))[0])
@@ -91,18 +92,16 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
 
 
-@pytest.mark.parametrize(
-    ("more", "kept"),
-    [
-        ({}, ["candidate"]),
-        ({"is_interrupt": True}, []),
-        ({"tool_name": "mcp__web__get"}, ["quarantined"]),
-        ({"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}}, ["quarantined"]),
-        ({"tool_name": "WebFetch"}, ["quarantined"]),
-        ({"agent_id": "sub", "agent_type": "Explore"}, ["candidate"]),
-        ({"tool_use_id": ""}, ["candidate"]),
-    ],
-)
+BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["candidate"]),
+    ({"is_interrupt": True}, []),
+    ({"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}}, ["quarantined"]),
+    ({"tool_name": "WebFetch"}, ["quarantined"]),
+    ({"agent_id": "sub", "tool_use_id": ""}, ["candidate"]),
+]
+
+
+@pytest.mark.parametrize(("more", "kept"), BELIEVED)
 async def test_who_is_believed(more: dict[str, Any], kept: list[str], memory: Memory) -> None:
     await fails(memory, "one", **more)
     assert [one["state"] for one in await memory.top()] == kept
@@ -149,17 +148,172 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     assert not await blocks(False, "p2")
 
 
-@pytest.mark.parametrize(
-    ("more", "blocks"),
-    [
-        ({"agent_id": "sub"}, False),
-        ({"background_tasks": [{"id": "1", "type": "subagent", "status": "running"}]}, False),
-        ({"background_tasks": [{"id": "1", "type": "shell", "status": "running"}]}, True),
-        ({"settings": {"stop": ["sleep 60"], "seconds": 0.2}}, True),
-        ({"settings": {"stop": ["true"]}}, False),
-        ({"settings": {}}, False),
-    ],
-)
+RUNNING = {"id": "1", "status": "running"}
+STOPS: list[tuple[dict[str, Any], bool]] = [
+    ({"agent_id": "sub"}, False),
+    ({"background_tasks": [{**RUNNING, "type": "subagent"}]}, False),
+    ({"background_tasks": [{**RUNNING, "type": "shell"}]}, True),
+    ({"settings": {"stop": ["sleep 60"], "seconds": 0.2}}, True),
+    ({"settings": {"stop": ["true"]}}, False),
+]
+
+
+@pytest.mark.parametrize(("more", "blocks"), STOPS)
 async def test_when_commands_run(more: dict[str, Any], blocks: bool, memory: Memory) -> None:
     made = await tell(memory, "stop", **{"settings": {"stop": ["false"]}, **more})
     assert (made.answer is not None) == blocks
+
+
+HEAVY = ("typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions")
+MODULES = f"""import sys
+from heedful.integrations import hook
+hook.main(["PreToolUse"])
+print([name for name in {HEAVY!r} if name in sys.modules])"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app" / ".git").mkdir(parents=True)
+    (tmp_path / "app" / "heedful.toml").write_text('[trust]\ntool = "measured"\n')
+    return tmp_path / "app"
+
+
+def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))}
+    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    streams |= {"env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}}
+    words = words if words[0] == "-c" else ("-m", "heedful.integrations.hook", *words)
+    return subprocess.Popen([sys.executable, *words], cwd=folder, **streams)
+
+
+def send(folder: Path, name: str, data: bytes, *words: str, **more: str) -> tuple[int, str, str]:
+    with begin(folder, name, *words, **more) as process:
+        out, err = process.communicate(data, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def call(folder: Path, session: str = "one", **more: Any) -> bytes:
+    return json.dumps({"session_id": session, "cwd": str(folder), **CALL, **more}).encode()
+
+
+def log(folder: Path) -> list[str]:
+    place = folder.parent / ".heedful" / "hook.log"
+    return place.read_text().splitlines() if place.exists() else []
+
+
+def rows(folder: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "heedful.db")) as db:
+        return db.execute(query).fetchall()
+
+
+def test_what_one_session_learns_another_is_told(folder: Path) -> None:
+    assert send(folder, "-c", call(folder), MODULES) == (0, "[]\n", "")
+    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
+    until = time.monotonic() + 60
+    while not rows(folder, "select * from action") and time.monotonic() < until:
+        time.sleep(0.05)  # the detached process learns
+    code, out, err = send(folder, "PreToolUse", call(folder, "two"))
+    assert (code, err, log(folder)) == (0, "", [])
+    assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "toml", "env", "why"),
+    [
+        ("PreToolUse", b"", "", {}, "is not JSON"),
+        ("PreToolUse", b"[1]", "", {}, "is not an object"),
+        ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
+        ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
+        ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
+        ("Stop", b"{}", "", {}, "session_id"),
+        ("Stop", b'{"session_id": "a"}', '[hook]\nstop = "make test"', {}, "hook.stop"),
+        ("Stop", b'{"session_id": "a"}', "[hook]\nwhatever = 1", {}, "whatever"),
+        ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
+        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
+        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
+    ],
+)
+def test_what_goes_wrong_is_a_line_in_the_log(
+    name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
+) -> None:
+    (folder / "heedful.toml").write_text(toml)
+    assert send(folder, name, data, **env) == (0, "", "")
+    assert len(log(folder)) == 1
+    code, out, err = send(folder, name, data, "--strict", **env)
+    assert (code, out, "Traceback" in err) == (0, "", False)
+    assert why in err
+    assert send(folder, name, data, "two", "words")[:2] == (1, "")  # 2 would block the agent
+
+
+def test_a_locked_database_says_nothing(folder: Path) -> None:
+    send(folder, "PreToolUse", call(folder))
+    with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
+        db.execute("begin exclusive")
+        assert send(folder, "PreToolUse", call(folder, "two")) == (0, "", "")
+    assert len(log(folder)) == 1
+
+
+def test_eight_sessions_at_once_beside_one_that_is_killed(folder: Path) -> None:
+    send(folder, "PreToolUse", call(folder, "first"))
+    processes = [begin(folder, "PreToolUse") for _ in range(9)]
+    for number, process in enumerate(processes):
+        process.stdin.write(call(folder, f"s{number}"))  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+    processes[8].kill()
+    ends = [(*one.communicate(timeout=60), one.returncode) for one in processes]
+    assert ends[:8] == [(b"", b"", 0)] * 8
+    kept = {session for (session,) in rows(folder, "select session from event")}
+    assert kept - {"s8"} == {"first", *(f"s{n}" for n in range(8))}
+    assert rows(folder, "pragma integrity_check") == [("ok",)]
+
+
+MINE = '{"hooks": [{"type": "command", "command": "mine"}]}'
+SETTINGS = {
+    None: "",
+    "": "",
+    "{\n  // only\n}\n": "// only",
+    '{"a":1}\n': '{"a":1,',
+    '{\r\n\t"a": [1, 2]\r\n}': '{\r\n\t"a": [1, 2],\r\n\t"hooks": {',
+    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // end\n}}\n': MINE,
+    '{"hooks": {"Stop": []}}\n': "",
+    '\ufeff{"a": "ü"}': '\ufeff{"a": "ü",',
+}
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, folder: Path) -> None:
+    path, wanted = folder / "there" / "settings.json", install.hooks("heedful-hook")
+    if text is not None:
+        path.parent.mkdir()
+        (folder / "dotfile").write_text(text, newline="")
+        path.symlink_to(folder / "dotfile")
+    install.plan_install(path, wanted).apply()
+    written = install.read_text(path) or ""
+    assert SETTINGS[text] in written
+    assert install.own_hooks(install.parse("", written)) == wanted
+    assert not install.plan_install(path, wanted)
+    install.plan_uninstall(path).apply()
+    assert install.read_text(path) == text
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
+    install.plan_install(path, install.hooks("", "http://127.0.0.1:8765")).apply()
+    install.plan_uninstall(path).apply()
+    assert "heedful" not in path.read_text()
+    assert '"own": 1' in path.read_text()
+    assert path.is_symlink() == (text is not None)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"a" 1}', "[1]", '{"a":1,}', "nul", '{"hooks": 3}', '{"hooks": {"Stop": 1}}']
+)
+def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
+    path, wanted = folder / "settings.json", install.hooks("heedful-hook")
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        install.plan_install(path, wanted)
+    path.write_text("{}")
+    change = install.plan_install(path, wanted)
+    path.chmod(0o444)
+    with pytest.raises(UsageError, match="read-only"):
+        change.apply()
+    assert path.read_text() == "{}"
