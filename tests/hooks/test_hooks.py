@@ -37,7 +37,7 @@ def memory(tmp_path: Path) -> Memory:
 async def tell(memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any) -> Reply:
     """Send an event as the agent would, and do the work that is left."""
     known, told = AGENTS[agent], HookSettings(**fields.pop("settings", {}))
-    data = {"session_id": "one", "cwd": "/", "permission_mode": "plan", **fields}
+    data: dict[str, Any] = {"session_id": "one", "cwd": "/", "permission_mode": "plan", **fields}
     named = {known.fields.get(name, name): value for name, value in data.items()}
     host, name = Host(memory=memory, strict=True), known.event_of(kind)
     made = await reply(name, json.loads(json.dumps(named)), host, agent=agent, settings=told)
