@@ -249,8 +249,9 @@ def test_a_locked_database_says_nothing(folder: Path) -> None:
     send(folder, "PreToolUse", call(folder))
     with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
         db.execute("begin exclusive")
-        assert send(folder, "PreToolUse", call(folder, "two")) == (0, "", "")
-    assert len(log(folder)) == 1
+        for name in ("PreToolUse", "PostToolUse"):
+            assert send(folder, name, call(folder, "two")) == (0, "", "")
+    assert len(log(folder)) == 2
 
 
 def test_eight_sessions_at_once_beside_one_that_is_killed(folder: Path) -> None:

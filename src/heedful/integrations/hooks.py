@@ -241,7 +241,8 @@ async def reply(
 ) -> Reply:
     """Return the reply to an event of a coding agent; `data` is the event as JSON data.
 
-    Raises UnknownName and InvalidInput, and errors of heedful if the host is `strict`.
+    If heedful fails or takes too long, the reply is empty. Raises UnknownName and InvalidInput for
+    what is no event of the agent.
     """
     if agent not in AGENTS:
         raise UnknownName("coding agent", agent, list(AGENTS))
@@ -258,10 +259,12 @@ async def reply(
         "before": _before,
         "after": _after,
         "failed": _after,
-        "stop": _stop,
         "end": _end,
     }
-    return await steps[known.events[name]](at)
+    kind = known.events[name]
+    if kind == "stop":  # the commands of the project take their time
+        return await _stop(at)
+    return await host.guarded(f"answer {name}", steps[kind](at), Reply())
 
 
 async def work(host: Host, session: str, what: Work) -> None:
