@@ -49,9 +49,9 @@ async def tell(memory: Memory, kind: Any, agent: str = "claude-code", **fields: 
 async def fails(memory: Memory, session: str, agent: str = "claude-code", **more: Any) -> list[Any]:
     """Make a call that fails; return the answers before and after it."""
     call = {"session_id": session, **CALL, **more}
-    kind, said = "failed", {"error": ERROR}
-    if not AGENTS[agent].event_of("failed"):
-        kind, said = "after", {"tool_response": {"output": ERROR, "exit_code": 1}}
+    kind, said = "after", {"tool_response": {"output": ERROR, "exit_code": 1}, "error": ERROR}
+    if AGENTS[agent].event_of("failed"):
+        kind = "failed"
     made = [await tell(memory, "before", agent, **call)]
     made.append(await tell(memory, kind, agent, **call, **said))
     return [json.dumps(one.answer) for one in made]

@@ -8,7 +8,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option, confirm, prompt
+from typer import Argument, Exit, Option, Typer, confirm, prompt
 
 from heedful.cli import output
 from heedful.cli import settings as config
@@ -17,7 +17,7 @@ from heedful.errors import UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 
-hook = group()
+hook: Typer = group()
 Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
@@ -62,7 +62,7 @@ def install(
     written, past = _write(changes, yes), plans.past_sessions()
     asks = bool(written) and _asks() and not yes
     if asks and not trust:
-        question = "Whose output is trusted? Names of programs, or all; Enter for none"
+        question = "Which programs are trusted, with your own words? Names, all, or Enter for none"
         trust = prompt(question, default="", show_default=False, err=True)
     if trust:
         _state(trust.replace(",", " ").split())

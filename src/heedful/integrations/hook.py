@@ -28,7 +28,7 @@ WRONG = 1
 MOST = 32 * 2**20
 LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
-READ = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
+READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
 TABLES = ("trust", "hook")
 
 

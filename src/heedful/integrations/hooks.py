@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,7 +253,7 @@ async def reply(
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
     at = _Moment(name, known, data, host.run(_short(session)), settings)
-    steps: dict[Kind, Callable[[_Moment], Awaitable[Reply]]] = {
+    steps: dict[Kind, Callable[[_Moment], Coroutine[Any, Any, Reply]]] = {
         "start": _start,
         "prompt": _prompt,
         "before": _before,
