@@ -92,7 +92,8 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     memory = Memory(prepare(found["db"]), scope, **about)
     host = Host(memory=memory, strict=strict)
     if work:
-        os.nice(10)
+        with suppress(AttributeError):  # not on Windows
+            os.nice(10)
         asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
         return
     made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
