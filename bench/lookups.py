@@ -27,7 +27,7 @@ MEDIAN, HIGH = 5.0, 10.0  # ms
 def figures(folder: str) -> Iterable[Figure]:
     """Milliseconds of `seen` for one error and for raw output by its size, and of `before`."""
     path = f"{folder}/lookups.db"
-    asyncio.run(_fill(path))
+    asyncio.run(fill(path))
     memory = Memory(in_file(path))
 
     async def one(n: int) -> bool:
@@ -101,7 +101,7 @@ async def _times(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[floa
     return spent
 
 
-async def _fill(path: str) -> None:
+async def fill(path: str) -> None:
     """Store a lesson for each error, with the action that failed."""
     store = in_file(path)
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import heedful
-from heedful.cli.settings import DATABASE
+from heedful.store import DATABASE
 from tests.cli.pipelines import runs
 
 

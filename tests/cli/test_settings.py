@@ -37,7 +37,7 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "body": 2048,
         "traces": 4096, "drain": 5.0, "settled": 1.5,
         "trust": {"tool": "model"}, "forget": "9d", "pins": {"a/*": ["brief"]}, "outcomes": 5,
-        "reflection_enabled": False, "reflection_mode": "lite",
+        "reflection_enabled": False, "reflection_mode": "lite", "hook": {"deny": True},
     }  # fmt: skip
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():

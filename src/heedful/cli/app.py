@@ -53,6 +53,7 @@ GROUPS = {
         "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
         "model": ("doctor:models", "Fetch and list the weights of embedded models."),
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
+        "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),
         "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
@@ -70,7 +71,7 @@ SETTINGS = {
     **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
     **dict.fromkeys(("key", "audit"), "tenant"),
 }
-WITHOUT_DB = {"demo", "replay", "policy", "model", "judge", "db"}
+WITHOUT_DB = {"hook", "demo", "replay", "policy", "model", "judge", "db"}
 
 # Help without colours, with line breaks as written; `Commands.main` prints errors.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}

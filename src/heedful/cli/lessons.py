@@ -26,6 +26,7 @@ from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
+from heedful.store import own_db
 from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
@@ -89,7 +90,7 @@ def seen(
 
 
 def _own(db: str) -> Iterator[str]:
-    if db == str(settings.own_db()):
+    if db == str(own_db()):
         yield f"This is from your own memory: add --db {db} to a command about it."
 
 

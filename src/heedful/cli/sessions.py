@@ -27,7 +27,7 @@ from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
-from heedful.store import episodes, open_store
+from heedful.store import DATABASE, episodes, open_store, own_db, prepare, repository
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
 
@@ -140,7 +140,7 @@ async def _learn(
             try:
                 db = await asyncio.to_thread(_database, file, values)
                 if db not in memories:
-                    store = open_store(config.prepare(db))
+                    store = open_store(prepare(db))
                     stack.push_async_callback(store.close)
                     memories[db] = config.memory_of(values, store)
                 await _learn_file(file, memories[db], db, report)
@@ -159,11 +159,11 @@ def _database(file: Path, values: Settings) -> str:
         return values.db
     with file.open("rb") as opened:
         found = _FOLDER.search(opened.read(HEAD))
-    root = config.repository(Path(found[1].decode("utf-8", "replace"))) if found else None
+    root = repository(Path(found[1].decode("utf-8", "replace"))) if found else None
     if root is not None:
-        return str(root / config.DATABASE)
-    config.own_db().parent.mkdir(parents=True, exist_ok=True)
-    return str(config.own_db())
+        return str(root / DATABASE)
+    own_db().parent.mkdir(parents=True, exist_ok=True)
+    return str(own_db())
 
 
 async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> None:

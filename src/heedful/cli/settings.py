@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -28,7 +27,16 @@ from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES, open_store, shown
+from heedful.store import (
+    DATABASE,
+    POSTGRES,
+    open_store,
+    own_db,
+    prepare,
+    read_table,
+    repository,
+    shown,
+)
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -38,7 +46,6 @@ OLDER = {
     "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
     "reflection_mode": "REFLECTIVE_MEMORY_MODE",
 }
-DATABASE = "heedful.db"
 LONGEST = 1000  # characters of a policy as text
 POLICY = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
 MIB = 1024 * 1024
@@ -73,7 +80,8 @@ class Settings(BaseModel):
     `model` and `judge` may be "none". The judge gives the scores that callers of `heedful serve` do
     not report.
 
-    `trust` has the trust of sources in sessions of agents. `forget` is a time such as 180d: after
+    `trust` has the trust of sources in sessions of agents, `hook` what the hooks of coding agents
+    do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time such as 180d: after
     reading sessions, lessons that were unused for this long are removed.
 
     The settings from `checks` on are for `heedful serve`. A request may name the `checks`; `pins`
@@ -104,6 +112,7 @@ class Settings(BaseModel):
     max_entries: int | None = Field(None, ge=1)
     forget: Written | None = None
     trust: dict[Name, Trust] | pydantic.Json[dict[Name, Trust]] = {}
+    hook: dict[str, Any] | pydantic.Json[dict[str, Any]] = {}
     # A table is JSON in a variable of the environment.
     checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
     pins: dict[Name, list[Name]] | pydantic.Json[dict[Name, list[Name]]] = {}
@@ -150,39 +159,13 @@ def states_db() -> bool:
     return any("db" in values for values in _places(call().options).values())
 
 
-def repository(folder: Path) -> Path | None:
-    """Return the root of the git repository with this folder; of a worktree, the main root."""
-    for place in (folder, *folder.parents):
-        git = place / ".git"
-        if git.is_dir():
-            return place
-        with suppress(OSError, ValueError):
-            inner = place / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-            common = (inner / (inner / "commondir").read_text(encoding="utf-8").strip()).resolve()
-            return common.parent
-    return None
-
-
-def prepare(db: str) -> str:
-    """Return the name of a database; let git ignore a new file in the root of a repository."""
-    path = Path(db).absolute()
-    if db.startswith(POSTGRES) or db == ":memory:" or path.exists():
-        return db
-    if (path.parent / ".git").is_dir():
-        ignored = path.parent / ".git" / "info" / "exclude"
-        ignored.parent.mkdir(exist_ok=True)
-        with ignored.open("a", encoding="utf-8") as file:
-            file.write(f"\n/{path.name}*\n")
-    return db
-
-
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Map each origin of settings to its values. Later origins take precedence."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     older = {name: os.environ.get(variable) for name, variable in OLDER.items()}
     return {
-        "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
-        "{field} in heedful.toml": _table("heedful.toml"),
+        "{field} in pyproject.toml [tool.heedful]": read_table("pyproject.toml", "tool", "heedful"),
+        "{field} in heedful.toml": read_table("heedful.toml"),
         "{older} in the environment": {k: v for k, v in older.items() if v},
         f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
         "--{option}": {name: value for name, value in options.items() if value is not None},
@@ -206,21 +189,6 @@ def wrong(error: Any, allowed: str = "") -> str:
     return f"{shortened}; {allowed or message[:1].lower() + message[1:]}"
 
 
-def _table(file: str, *keys: str) -> dict[str, Any]:
-    """Return the values of a table in a TOML file, or {} if the file does not exist."""
-    try:
-        found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}; correct or remove it") from error
-    for key in keys:
-        found = found.get(key, {}) if isinstance(found, dict) else {}
-    if not isinstance(found, dict):
-        raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
-    return found
-
-
 def seconds(option: str, text: str) -> float:
     """Return the seconds of a time such as 2h or 1d. Raises InvalidInput with the option's name."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
@@ -238,11 +206,6 @@ def ask(question: Callable[[Memory], Awaitable[T]], **options: Any) -> T:
     """
     values = settings()
     return ask_store(values, lambda store: question(memory_of(values, store)), **options)
-
-
-def own_db() -> Path:
-    """Return the database of one's own memory, for what belongs to no repository."""
-    return Path.home() / ".heedful" / DATABASE
 
 
 def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:

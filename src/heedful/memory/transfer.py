@@ -16,13 +16,14 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
 from shutil import copyfileobj
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.store import transfer as records
 from heedful.store.store import Db, Store
-from heedful.store.transfer import End, Header, LessonRecord, Record
+
+if TYPE_CHECKING:  # the records are imported by those who read or write a file
+    from heedful.store.transfer import End, Header, Record
 
 File = str | os.PathLike[str] | BinaryIO
 LONGEST_LINE = 256 * 2**20
@@ -95,6 +96,8 @@ class Transfers:
         """
         from tempfile import TemporaryFile
 
+        from heedful.store import transfer as records
+
         if trust not in ("external", "operator"):
             raise InvalidInput("trust", trust, "external, or operator if you vouch for the file")
         for field, value in (("by", by), ("why", why)):
@@ -106,7 +109,7 @@ class Transfers:
                 copyfileobj(opened, held)
             header, end = await asyncio.to_thread(_ends, held, name)
             source, counts = f"import:{end.sha256[:16]}", Counter[str]()
-            rest = (one for one in _records(held, name) if isinstance(one, LessonRecord))
+            rest = (one for one in _records(held, name) if isinstance(one, records.LessonRecord))
             while batch := await asyncio.to_thread(list, islice(rest, TOGETHER)):
                 said = batch, source, by, why, dry_run
                 counts.update(await self.store.write(self.scope, records.import_lessons, *said))
@@ -115,15 +118,17 @@ class Transfers:
 
 
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
+    from heedful.store import transfer as records
+
     digest, lines = sha256(), 0
     out.truncate(out.seek(0))  # the database may ask for a second try
-    header: Record = Header(version=3, tenant=scope.tenant, project=scope.project)
+    header: Record = records.Header(version=3, tenant=scope.tenant, project=scope.project)
     for record in chain([header], records.export_lessons(db, scope)):
         lines += 1
         line = records.encode(record)
         digest.update(line)
         out.write(line)
-    out.write(records.encode(End(sha256=digest.hexdigest())))
+    out.write(records.encode(records.End(sha256=digest.hexdigest())))
     return Exported(lines - 1, out.tell(), digest.hexdigest())
 
 
@@ -174,6 +179,8 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
 
 def _records(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of an export from the first on. Raises LineError if it is damaged."""
+    from heedful.store import transfer as records
+
     digest, number = sha256(), 0
     file.seek(0)
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
@@ -182,16 +189,16 @@ def _records(file: BinaryIO, name: str) -> Iterator[Record]:
         except InvalidInput as error:
             raise LineError(name, number, f"{error}; {AGAIN}") from error
         wrong = ""
-        if isinstance(record, Header) != (number == 1):
+        if isinstance(record, records.Header) != (number == 1):
             wrong = "it is not an export of heedful" if number == 1 else "it is a second header"
-        elif isinstance(record, End) and record.sha256 != digest.hexdigest():
+        elif isinstance(record, records.End) and record.sha256 != digest.hexdigest():
             wrong = "a line above was changed, added or lost since it was exported"
-        elif isinstance(record, End) and file.readline(1):
+        elif isinstance(record, records.End) and file.readline(1):
             wrong = "more lines follow the last line"
         if wrong:
             raise LineError(name, number, f"{wrong}; {AGAIN}")
         yield record
-        if isinstance(record, End):
+        if isinstance(record, records.End):
             return
         digest.update(line)
     raise LineError(name, number, f"the file ends before its closing line; {AGAIN}")

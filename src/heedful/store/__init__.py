@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from heedful.errors import InvalidInput, PackageMissing, UnknownName
+from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
 from heedful.redact import redact
 
 if TYPE_CHECKING:  # records are imported without asyncio
     from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
+DATABASE = "heedful.db"
 _shared: dict[str, Store] = {}
 _guard = threading.Lock()
 
@@ -62,3 +65,51 @@ def shown(url: str) -> str:
         user, at, host = place.rpartition("@")
         rest = "..." if "@" in more else user.partition(":")[0] + at + host
     return redact(scheme + slashes + rest)  # a user may be a token
+
+
+def repository(folder: Path) -> Path | None:
+    """Return the root of the git repository with this folder; of a worktree, the main root."""
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        if git.is_dir():
+            return place
+        with suppress(OSError, ValueError):
+            inner = place / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            common = (inner / (inner / "commondir").read_text(encoding="utf-8").strip()).resolve()
+            return common.parent
+    return None
+
+
+def prepare(db: str) -> str:
+    """Return the name of a database; let git ignore a new file in the root of a repository."""
+    path = Path(db).absolute()
+    if db.startswith(POSTGRES) or db == ":memory:" or path.exists():
+        return db
+    if (path.parent / ".git").is_dir():
+        ignored = path.parent / ".git" / "info" / "exclude"
+        ignored.parent.mkdir(exist_ok=True)
+        with ignored.open("a", encoding="utf-8") as file:
+            file.write(f"\n/{path.name}*\n")
+    return db
+
+
+def own_db() -> Path:
+    """Return the database of one's own memory, for what belongs to no repository."""
+    return Path.home() / ".heedful" / DATABASE
+
+
+def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
+    """Return a table of a TOML file, {} if the file does not exist. Raises UsageError."""
+    import tomllib  # not every process reads settings
+
+    try:
+        found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}; correct or remove it") from error
+    for key in keys:
+        found = found.get(key, {}) if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
+    return found

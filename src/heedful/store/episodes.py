@@ -19,6 +19,7 @@ from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, 
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import RAISING
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
@@ -124,7 +125,12 @@ def record_session(
     for one in reflections:
         mark, source = one.signature.digest, storable(one.source)
         if db.one("seen_in", scope, kind=one.kind, signature=mark, source=source) is not None:
-            answers += lessons.known(db, scope, [one])
+            held = lessons.known(db, scope, [one])
+            if one.trust in RAISING and not {row.trust for row in held} & RAISING:
+                db.delete("occurrence", {"reflection": held[0].id, "source": source})
+                db.update("reflection", {"id": held[0].id}, {"seen": held[0].seen - 1})
+                held = tuple(lessons.upsert(db, scope, [one], now, quota))  # the mend is new
+            answers += held
         else:
             answers += lessons.upsert(db, scope, [one], now, quota) or [lessons.NOT_KEPT]
             if answers[-1].seen > 1:

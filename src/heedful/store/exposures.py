@@ -199,7 +199,7 @@ def announce(
     from the first sessions of a scope.
     """
     shown, seed = set[int](), f"{scope.tenant}\0{scope.project}"
-    share = share if past(db, scope, "").ended >= FIRST else 0.0
+    share = share if lessons and past(db, scope, "").ended >= FIRST else 0.0
     for id in lessons:
         for row in db.select("kind, signature", "reflection", {**key_of(scope), "id": id}):
             name, digest = f"{row['kind']}/{row['signature']}", row["signature"]

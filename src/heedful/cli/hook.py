@@ -1,0 +1,114 @@
+"""`heedful hook`: install the hooks of a coding agent, remove them, and answer an event."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Option, Typer, confirm, prompt
+
+from heedful.cli import output
+from heedful.cli import settings as config
+from heedful.cli.app import group
+from heedful.errors import UsageError
+from heedful.integrations import hook as process
+from heedful.integrations import install as plans
+
+hook: Typer = group()
+Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
+User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
+Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
+
+
+def _write(changes: Sequence[plans.Change], yes: bool) -> list[str]:
+    """Show what changes, write it if the user agrees, and return the names of the files."""
+    if not any(changes):
+        return []
+    output.say("".join(change.diff for change in changes))
+    if not (yes or (_asks() and confirm("Write this?", err=True))):
+        raise UsageError("nothing was written; --yes writes it without a question")
+    for change in filter(None, changes):
+        change.apply()
+    return [str(change.path) for change in changes if change]
+
+
+def _asks() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@hook.command("install")
+def install(
+    agent: Agent = plans.AGENT,
+    user: User = False,
+    http: Annotated[str, Option(help="The address of heedful serve, instead of commands.")] = "",
+    plugin: Annotated[Path | None, Option(help="Write a plugin into this folder instead.")] = None,
+    trust: Annotated[str, Option(help="Programs whose output is trusted: pytest,make or all")] = "",
+    yes: Yes = False,
+) -> int:
+    """Write the hooks into the settings of this project, after showing what changes.
+
+    On a terminal it asks once which of your programs are trusted, and whether to learn from the
+    past sessions of this project. What comes from the network is never trusted.
+    """
+    if agent != plans.AGENT:
+        raise UsageError(f"heedful writes no settings of {agent}; docs/coding-agents.md shows them")
+    wanted = plans.hooks(plans.command(user or plugin is not None), http)
+    changes = [plans.plan_install(plans.settings_path(user), wanted)]
+    if plugin is not None:
+        changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
+    written, past = _write(changes, yes), plans.past_sessions()
+    asks = bool(written) and _asks() and not yes
+    if asks and not trust:
+        question = "Which programs are trusted, with your own words? Names, all, or Enter for none"
+        trust = prompt(question, default="", show_default=False, err=True)
+    if trust:
+        _state(trust.replace(",", " ").split())
+    if asks and past and confirm(f"Learn from your past sessions in {past}?", err=True):
+        from heedful.cli.sessions import learn_sessions
+
+        learn_sessions([past])
+    hint = f"\nto learn from past sessions: heedful learn-sessions {past}" if past else ""
+    said = f"wrote {', '.join(written)}{hint}" if written else "the hooks are installed already"
+    return output.answer({"written": written}, said)
+
+
+def _state(names: Sequence[str]) -> None:
+    """Record that the user's words and the output of programs are trusted."""
+    sources = ["tool" if name == "all" else f"program:{name}" for name in names]
+    options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
+
+    async def record(memory: Any) -> None:
+        for one in (*((source, "measured") for source in sources), ("user", "operator")):
+            await memory.set_trust(*one, **options)
+
+    config.ask(record, new=True)
+
+
+@hook.command("uninstall")
+def uninstall(agent: Agent = plans.AGENT, user: User = False, yes: Yes = False) -> int:
+    """Remove the hooks from the settings, which are then as they were before."""
+    path = plans.settings_path(user)
+    written = _write([plans.plan_uninstall(path)], yes)
+    return output.answer({"written": written}, f"{'wrote' if written else 'no hooks in'} {path}")
+
+
+@hook.command("status")
+def status() -> int:
+    """Show which settings have hooks of heedful; if two have, each event is answered twice."""
+    places = [plans.settings_path(user) for user in (False, True)]
+    found = {str(path): plans.installed(path) for path in dict.fromkeys(places)}
+    lines = [f"{path}: {', '.join(events) or 'no hooks'}" for path, events in found.items()]
+    return output.answer(found, *lines)
+
+
+@hook.command("run")
+def run(
+    event: Annotated[str, Argument(help="The agent's name of the event, as PreToolUse.")],
+    agent: Annotated[str, Option(help="The coding agent.")] = plans.AGENT,
+    strict: Annotated[bool, Option("--strict", help="Print errors to standard error.")] = False,
+) -> None:
+    """Answer the event on standard input, as `heedful-hook` does, which starts faster."""
+    raise Exit(process.main([event, "--agent", agent, *(["--strict"] if strict else [])]))

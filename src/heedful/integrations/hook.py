@@ -1,0 +1,207 @@
+"""The hook process: `heedful-hook EVENT [--agent NAME] [--strict]` answers one event.
+
+It starts for each event, so it imports neither Typer nor pydantic nor Rich, and reads the settings
+by itself. Whatever goes wrong, the agent works on: nothing is printed, the exit code is 0, and the
+log, `~/.heedful/hook.log`, gets one line. Learning happens in a process that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from heedful.errors import HeedfulError, UsageError
+from heedful.redact import redact
+from heedful.store import DATABASE, own_db, prepare, read_table, repository
+
+USAGE = "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own name of it"
+# Claude Code blocks an action if a hook exits with 2, so a wrong call exits with 1.
+WRONG = 1
+# Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes of the log.
+MOST = 32 * 2**20
+LINE, LOG = 400, 2**20
+# The settings that a hook needs, with the types of their values as text in the environment.
+READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
+TABLES = ("trust", "hook")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer one event on standard input; return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    strict = "--strict" in words
+    words = [word for word in words if word != "--strict"]
+    agent, work = (_option(words, name) for name in ("--agent", "--work"))
+    if len(words) != 1 or words[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return WRONG
+    try:
+        with suppress(KeyboardInterrupt):
+            _answer(words[0], agent or "claude-code", work, strict)
+    except Exception as error:  # the edge to the agent, which must not fail by us
+        said = " ".join(redact(str(error)).split()) if isinstance(error, HeedfulError) else ""
+        _log(f"{words[0]}: {type(error).__name__}: {said}".rstrip(": "))
+        if strict:
+            print(f"heedful-hook: {said or repr(error)}", file=sys.stderr)
+    return 0
+
+
+def run() -> None:
+    """Run `main`, and end without waiting for what a locked database holds up."""
+    gc.disable()  # the process ends before there is much to collect
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _option(words: list[str], name: str) -> str:
+    """Remove an option with its value from the words; return the value, "" if it is not there."""
+    at = words.index(name) if name in words else len(words)
+    value = words[at + 1] if at + 1 < len(words) else ""
+    del words[at : at + 2]
+    return value
+
+
+def _answer(event: str, agent: str, work: str, strict: bool) -> None:
+    data: Mapping[str, Any] = {"cwd": str(Path.cwd())} if work else read_event(sys.stdin.buffer)
+    folder = _folder(data)
+    found = read_settings(folder)
+    if not found["db"]:
+        return
+    _without_tls()
+    import asyncio
+
+    from heedful.integrations import hooks
+    from heedful.integrations.host import Host
+    from heedful.lessons.lesson import Scope
+    from heedful.memory.memory import Memory
+
+    logging.getLogger("heedful").addHandler(_Lines(event))
+    rules = hooks.HookSettings(**found["hook"])
+    # Words only: to load an embedder takes longer than a hook may.
+    scope = Scope(found["tenant"], found["project"])
+    about: dict[str, Any] = {"holdout": found["holdout"], "trust": found["trust"]}
+    memory = Memory(prepare(found["db"]), scope, **about)
+    host = Host(memory=memory, strict=strict)
+    if work:
+        with suppress(AttributeError):  # not on Windows
+            os.nice(10)
+        asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
+        return
+    made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
+    if made.answer is not None:
+        print(json.dumps(made.answer), flush=True)
+    if made.work:
+        detach(made.work, made.session, folder)
+
+
+def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
+    """Read an event as JSON data; nothing for an empty input. Raises UsageError."""
+    raw = stream.read(MOST + 1)
+    if len(raw) > MOST:
+        while stream.read(2**20):  # the agent must not fail at writing
+            pass
+        raise UsageError(f"the event has more than {MOST} bytes")
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the event of {len(raw)} bytes is not JSON") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"the event is not an object but {type(data).__name__}")
+    return data
+
+
+def _folder(data: Mapping[str, Any]) -> Path:
+    """Return the folder of the project that an event is about."""
+    roots = data.get("workspace_roots")
+    named = [os.environ.get("CLAUDE_PROJECT_DIR"), *(roots if isinstance(roots, list) else [])]
+    for place in (*named, data.get("cwd")):
+        if isinstance(place, str) and place and os.path.isdir(place):
+            return Path(place)
+    return Path.cwd()
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of hooks in a folder, else in its repository. Raises UsageError.
+
+    `db` is the database: the stated one, or that of the folder, the repository or the user.
+    """
+    root = repository(folder) or folder
+    found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
+    found |= {name: {} for name in TABLES}
+    for place in dict.fromkeys((root, folder)):
+        stated = read_table(place / "pyproject.toml", "tool", "heedful")
+        stated |= read_table(place / "heedful.toml")
+        db = str(stated.get("db") or "")
+        if db and "://" not in db:
+            stated["db"] = str(place / db)
+        found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
+    makes: dict[str, Any] = {**READ, **dict.fromkeys(TABLES, json.loads)}
+    for name, make in makes.items():
+        if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
+            try:
+                found[name] = make(value)
+            except ValueError as error:
+                raise UsageError(f"HEEDFUL_{name.upper()} is wrong: {error}") from error
+    found["hook"] = {"policy": found.pop("policy", "default"), **found["hook"]}
+    if not found["db"]:
+        there = [place / DATABASE for place in (folder, root) if (place / DATABASE).exists()]
+        own = root / DATABASE if repository(folder) else own_db()
+        own.parent.mkdir(parents=True, exist_ok=True)
+        found["db"] = str(there[0] if there else own)
+    return found
+
+
+def detach(work: str, session: str, folder: Path) -> None:
+    """Do the work for a session in a process that nobody waits for."""
+    import subprocess
+
+    command = [sys.executable, "-m", "heedful.integrations.hook", work, "--work", session]
+    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
+    process.returncode = 0  # nobody waits for it
+
+
+def _without_tls() -> None:
+    """Let asyncio be imported without ssl, which takes 8 ms: a hook opens no TLS connection."""
+    if "asyncio" not in sys.modules and "ssl" not in sys.modules:
+        sys.modules["ssl"] = None  # type: ignore[assignment]
+        import asyncio  # noqa: F401
+
+        del sys.modules["ssl"]
+
+
+def _log(line: str) -> None:
+    """Append a line to the log, which begins again when it is long; a full disk is no error."""
+    import time
+
+    with suppress(OSError):
+        place = own_db().parent / "hook.log"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
+        with place.open(kept, encoding="utf-8", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
+
+
+class _Lines(logging.Handler):
+    """Writes a line to the log of hooks for each warning."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(logging.WARNING)
+        self.event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the message and the type of the error, but no traceback."""
+        _log(f"{self.event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,491 @@
+"""What heedful answers to the hooks of coding agents: an event as JSON data, and its answer.
+
+`AGENTS` is the table of the agents: their names of events and fields, and the forms of answers. A
+hook that has nothing to say answers nothing. Advice is context; an action is denied only if the
+settings ask for it. Learning takes too long for a hook: `Reply.work` says what is to be done later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from heedful.errors import InvalidInput, UnknownName
+from heedful.integrations.host import Advice, Host, HostRun
+from heedful.lessons.action import action
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, sanitize
+from heedful.traces.episode import Event, json_data
+
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.checks.evaluate import Context
+    from heedful.loop.record import Finding
+
+Answer = Mapping[str, Any]
+Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
+Work = Literal["", "study", "end"]
+# Claude Code cuts what a hook adds after 10,000 characters.
+MOST = 9_900
+# Characters of a command's output in the reason of a block; of its output, the last bytes are read.
+OUTPUT, TAIL = 4_000, 1 << 20
+LINES = 40  # error lines of a command's output
+# Prompts that no user wrote: wake-ups, notifications and messages of other agents.
+MACHINE = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
+# Work in the background that goes on for a whole session, such as a server.
+LASTING = frozenset({"shell", "monitor"})
+# An exit code in the text of a result, of agents that report failures in no other way.
+_EXIT = re.compile(
+    r"^\W{0,4}(?:process )?exit(?:ed)?(?: with)?(?: code)?:? *(\d+)", re.IGNORECASE | re.MULTILINE
+)
+_CODES = ("exit_code", "exitCode", "returncode")
+_TEXTS = ("stdout", "stderr", "output", "llmContent", "content", "text", "result")
+
+
+def _nested(event: str, text: str) -> Answer:
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def _refused(event: str, text: str) -> Answer:
+    denial = {"permissionDecision": "deny", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": {"hookEventName": event, **denial}}
+
+
+def _decided(word: str) -> Callable[[str, str], Answer]:
+    return lambda event, text: {"decision": word, "reason": text}
+
+
+def _named(name: str, **more: str) -> Callable[[str, str], Answer]:
+    return lambda event, text: {**more, name: text}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """How a coding agent names its events and fields, and what its hooks can answer.
+
+    `events` maps its events to ours. `fields` has its names of the fields that are not named as in
+    Claude Code. `takes` are our events whose answer may add context. `context`, `deny` and `block`
+    make an answer from the name of the event and a text.
+    """
+
+    events: Mapping[str, Kind]
+    takes: frozenset[str]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    context: Callable[[str, str], Answer] = _nested
+    deny: Callable[[str, str], Answer] = _refused
+    block: Callable[[str, str], Answer] = _decided("block")
+
+    def event_of(self, kind: Kind) -> str:
+        """Return its name of one of our events, "" if it has none."""
+        return next((name for name, own in self.events.items() if own == kind), "")
+
+
+def _events(*names: str) -> Mapping[str, Kind]:
+    """Return an agent's events, which are named in the order of ours; "" is an event it lacks."""
+    return {name: kind for name, kind in zip(names, get_args(Kind), strict=True) if name}
+
+
+_CLAUDE = _events(
+    *("SessionStart", "UserPromptSubmit", "PreToolUse"),
+    *("PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"),
+)
+_CODEX = {name: kind for name, kind in _CLAUDE.items() if kind != "failed"}
+_GEMINI = _events(
+    *("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "", "AfterAgent", "SessionEnd")
+)
+_CURSOR = _events(
+    *("sessionStart", "beforeSubmitPrompt", "preToolUse"),
+    *("postToolUse", "postToolUseFailure", "stop", "sessionEnd"),
+)
+_CURSOR_FIELDS = {
+    "session_id": "conversation_id",
+    "prompt_id": "generation_id",
+    "tool_response": "tool_output",
+    "error": "error_message",
+}
+_TAKES = frozenset({"start", "prompt", "before", "after", "failed"})
+AGENTS: dict[str, Agent] = {
+    "claude-code": Agent(_CLAUDE, _TAKES),
+    "codex": Agent(_CODEX, _TAKES, {"prompt_id": "turn_id"}),
+    "cursor": Agent(
+        _CURSOR,
+        frozenset({"start", "after"}),
+        _CURSOR_FIELDS,
+        context=_named("additional_context"),
+        deny=_named("agent_message", permission="deny"),
+        block=_named("followup_message"),
+    ),
+    "gemini-cli": Agent(
+        _GEMINI,
+        frozenset({"start", "prompt", "after"}),
+        deny=_decided("deny"),
+        block=_decided("deny"),
+    ),
+    # A plugin of a few lines calls the hook process and places its answers.
+    "opencode": Agent(_CLAUDE, frozenset({"prompt", "after"})),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The table `[hook]` of the settings.
+
+    `stop` are commands that must exit with 0 before a turn ends; each takes at most `seconds`. The
+    turn goes on as long as `policy` allows. With `deny`, an action that failed before is denied
+    once a turn, with the advice as the reason.
+    """
+
+    stop: tuple[str, ...] = ()
+    deny: bool = False
+    seconds: float = 300.0
+    policy: str = "default"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str) or not all(isinstance(one, str) for one in self.stop):
+            raise InvalidInput("hook.stop", self.stop, 'a list of commands, as ["make test"]')
+        object.__setattr__(self, "stop", tuple(self.stop))
+        if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
+            raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The `answer` to print, None for nothing, and the `work` that remains for the session."""
+
+    answer: Answer | None = None
+    work: Work = ""
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A check that runs a command of the project in a folder; another exit code than 0 is an error.
+
+    The evidence of the error is what the command printed: its error lines and its end.
+    """
+
+    line: str
+    folder: str
+    seconds: float
+    pure: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """The command, by which its findings are known."""
+        return self.line[:200]
+
+    async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        from heedful.loop.record import Finding
+
+        code, text = await run_command(self.line, self.folder, self.seconds)
+        if code == 0:
+            return []
+        ended = f"exited with {code}" if code is not None else f"took over {self.seconds:g} s"
+        said = sanitize(redact(_telling(text)))
+        message = f"`{self.line}` {ended}"
+        digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+        return [Finding(self.name, message, key=f"{self.name}: {digest}", evidence=said)]
+
+
+async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
+    """Run a shell command; return its exit code and the end of what it printed.
+
+    After `seconds` it is killed with all its processes, and the code is None.
+    """
+    import asyncio
+    import signal
+    import tempfile
+
+    with tempfile.TemporaryFile() as printed:
+        streams: Any = {"stdin": asyncio.subprocess.DEVNULL, "stdout": printed, "stderr": printed}
+        streams |= {"cwd": folder, "start_new_session": True}
+        process = await asyncio.create_subprocess_shell(line, **streams)
+        try:
+            code = await asyncio.wait_for(process.wait(), seconds)
+        except TimeoutError:
+            code = None
+        finally:
+            if process.returncode is None:  # time is up, or the hook was cancelled
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        size = printed.seek(0, os.SEEK_END)
+        printed.seek(max(0, size - TAIL))
+        return code, printed.read().decode("utf-8", "replace")
+
+
+def _telling(text: str) -> str:
+    """Return a short output whole; of a long one, its error lines and its end."""
+    from heedful.traces.signals import error_lines
+
+    text = text.strip()
+    if len(text) <= OUTPUT:
+        return text
+    lines = [line[:300] for line in error_lines(text.splitlines(), others=False)[:LINES]]
+    head = "\n".join(lines)[: OUTPUT // 2]
+    return f"{head}\n[…]\n{text[-(OUTPUT - len(head)) :]}"
+
+
+async def reply(
+    name: str,
+    data: Mapping[str, Any],
+    host: Host,
+    *,
+    agent: str = "claude-code",
+    settings: HookSettings = HookSettings(),
+) -> Reply:
+    """Return the reply to an event of a coding agent; `data` is the event as JSON data.
+
+    If heedful fails or takes too long, the reply is empty. Raises UnknownName and InvalidInput for
+    what is no event of the agent.
+    """
+    if agent not in AGENTS:
+        raise UnknownName("coding agent", agent, list(AGENTS))
+    known = AGENTS[agent]
+    if name not in known.events:
+        raise UnknownName(f"event of {agent}", name, list(known.events))
+    session = data.get(known.fields.get("session_id", "session_id"))
+    if not isinstance(session, str) or not session:
+        raise InvalidInput("session_id", session, "the id of the session")
+    at = _Moment(name, known, data, host.run(_short(session)), settings)
+    steps: dict[Kind, Callable[[_Moment], Coroutine[Any, Any, Reply]]] = {
+        "start": _start,
+        "prompt": _prompt,
+        "before": _before,
+        "after": _after,
+        "failed": _after,
+        "end": _end,
+    }
+    kind = known.events[name]
+    if kind == "stop":  # the commands of the project take their time
+        return await _stop(at)
+    return await host.guarded(f"answer {name}", steps[kind](at), Reply())
+
+
+async def work(host: Host, session: str, what: Work) -> None:
+    """Do the work that a reply left: learn from the session, and at its end forget its events."""
+    run = host.run(session)
+    if what == "end":
+        await run.learn(ends="partial")
+    else:
+        await run.study()
+
+
+def _short(name: str) -> str:
+    plain = len(name) <= 80 and name.isprintable()
+    return name if plain else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """An event of a run, with the fields of its data."""
+
+    name: str
+    agent: Agent
+    data: Mapping[str, Any]
+    run: HostRun
+    settings: HookSettings
+
+    def get(self, field: str) -> Any:
+        return self.data.get(self.agent.fields.get(field, field))
+
+    def text(self, field: str) -> str:
+        value = self.get(field)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool; a tool of an MCP server is always named as one."""
+        name = self.text("tool_name")
+        server = self.get("mcp_server") or self.get("mcp_context")
+        if isinstance(server, Mapping) and not name.startswith("mcp__"):
+            return f"mcp__{server.get('name') or server.get('server_name')}__{name}"
+        return re.sub(r"\AMCP: *", "mcp__", name)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        value = json_data(self.get("tool_input"))
+        return value if isinstance(value, Mapping) else {"input": value}
+
+    @property
+    def call(self) -> tuple[str, str]:
+        """The id of the call, and the id of the subagent that makes it."""
+        return self.text("tool_use_id"), self.text("agent_id")
+
+    @property
+    def folder(self) -> str:
+        named = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
+        return named if named and Path(named).is_dir() else str(Path.cwd())
+
+    def advise(self, advice: Advice, work: Work = "") -> Reply:
+        answer = None
+        if advice and self.agent.events[self.name] in self.agent.takes:
+            answer = self.agent.context(self.name, cut_middle(advice.text, MOST))
+        return Reply(answer, work, self.run.id)
+
+
+async def _start(at: _Moment) -> Reply:
+    return at.advise(await at.run.opening())
+
+
+async def _prompt(at: _Moment) -> Reply:
+    prompt = at.text("prompt")
+    if not prompt.strip() or at.text("source") in MACHINE:
+        return Reply()  # words of the user are trusted, those of a machine are not
+    return at.advise(await at.run.recall(prompt, at.text("prompt_id")))
+
+
+async def _before(at: _Moment) -> Reply:
+    advice = await at.run.before(at.tool, at.arguments, *at.call)
+    if advice and at.settings.deny:
+        asked, since = action(at.tool, at.arguments).whole, list[str]()
+        for one in await at.run.events():
+            if one["type"] == "user_message":
+                since = []
+            elif one["type"] == "tool_call" and (one["tool"], one["call"]) != (at.tool, at.call[0]):
+                since.append(_action(one))
+        if asked not in since:
+            return Reply(at.agent.deny(at.name, cut_middle(advice.text, MOST)), "", at.run.id)
+    return at.advise(advice)
+
+
+async def _after(at: _Moment) -> Reply:
+    """Keep the result of a call, and say what mended it before if it failed."""
+    response, (call, agent) = json_data(at.get("tool_response")), at.call
+    failed = at.agent.events[at.name] == "failed"
+    stopped = response.get("interrupted") if isinstance(response, Mapping) else None
+    if stopped is True or at.get("is_interrupt") is True:
+        return Reply()  # the user stopped the call; it did not fail
+    events = await at.run.events()
+    if not any(one["type"] == "tool_call" and one["call"] == call for one in events if call):
+        # no hook ran before the call
+        await at.run.learn(Event("tool_call", "", agent, at.tool, at.arguments, call))
+    if error := (at.text("error") or "error") if failed else _error(response):
+        return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
+    await at.run.learn(Event("tool_response", _words(response), agent, at.tool, call=call))
+    return Reply(None, "study" if _mends(events, at) else "", at.run.id)
+
+
+async def _end(at: _Moment) -> Reply:
+    return Reply(None, "end", at.run.id)
+
+
+def _mends(events: list[dict[str, Any]], at: _Moment) -> bool:
+    """Return True if this is the first call of its tool that works after a failed one.
+
+    Also if the same action failed when it ran last.
+    """
+    asked = action(at.tool, at.arguments).whole
+    calls = {one["call"]: one for one in events if one["type"] == "tool_call" and one["call"]}
+    same = [one for one in events if one["type"] == "tool_response" and one["tool"] == at.tool]
+    if same and same[-1]["error"]:
+        return True
+    last = False
+    for one in same if any(one["error"] for one in same) else ():
+        made = calls.get(one["call"])
+        last = bool(one["error"]) if made and _action(made) == asked else last
+    return last
+
+
+def _action(event: Mapping[str, Any]) -> str:
+    return action(event["tool"], event["arguments"] or {}).whole
+
+
+def _error(response: Any) -> str:
+    """Return the text of a result that reports a failure, else ""."""
+    if isinstance(response, Mapping):
+        code = next((response[one] for one in _CODES if isinstance(response.get(one), int)), 0)
+        failed = response.get("is_error") or response.get("isError") or response.get("error")
+        if failed or code or response.get("success") is False:
+            said = _words(response)
+            return said or (failed if isinstance(failed, str) else json.dumps(failed or response))
+    text = _words(response)
+    found = _EXIT.search(text[:400])
+    return text if found and int(found[1]) else ""
+
+
+def _words(response: Any) -> str:
+    """Return the text of a result."""
+    if isinstance(response, str):
+        return response
+    if isinstance(response, list):
+        return "\n".join(filter(None, map(_words, response)))
+    if isinstance(response, Mapping):
+        parts = [_words(response[one]) for one in _TEXTS if response.get(one)]
+        return "\n".join(parts) if parts else ""
+    return "" if response is None else str(response)
+
+
+async def _stop(at: _Moment) -> Reply:
+    """Run the commands that the project wants before a turn ends, and decide as for any loop."""
+    if at.call[1]:
+        return Reply()  # a subagent's end is not the end of the turn
+    running = at.get("background_tasks")
+    busy = isinstance(running, list) and any(
+        isinstance(one, Mapping) and one.get("type") not in LASTING for one in running
+    )
+    failed, answer = False, None
+    if at.settings.stop and not busy:
+        failed, answer = await _judge(at)
+    await at.run.host.guarded("settle what was shown", at.run.settle(), None)
+    learns = failed or not at.agent.event_of("end")
+    return Reply(answer, "study" if learns else "", at.run.id)
+
+
+async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
+    """Return whether a command failed, and the answer that lets the agent go on, if any."""
+    from heedful.drive.report import open_loop
+    from heedful.loop.decide import Again
+
+    host, settings = at.run.host, at.settings
+    try:
+        said = [one for one in await at.run.events() if one["type"] == "user_message"]
+        turn = _short(at.text("prompt_id") or f"turn-{len(said)}")
+        task = said[-1]["content"] if said else at.text("prompt")
+        checks = [Command(line, at.folder, settings.seconds) for line in settings.stop]
+        options: dict[str, Any] = {"policy": settings.policy, "store": host.store}
+        options |= {"scope": host.known.scope if host.known else host.scope, "checks": checks}
+        loop = await open_loop(f"{at.run.id}/{turn}", task, **options)
+        if loop.ended:
+            return False, None
+        verdict = await loop.report(None, digest=await _state(at.folder), checks=checks)
+        judged = loop.loop.attempts[-1].evaluation
+        errors = list(judged.errors) if judged else []
+        await at.run.learn(*_ran(checks, errors, f"{turn}/{len(loop.loop.attempts)}"))
+    except Exception as error:  # the edge to the agent, which must not fail by us
+        return False, host.failed("run the checks of a turn", error, None)
+    if not isinstance(verdict, Again) or at.get("stop_hook_active") is True:
+        return bool(errors), None
+    reason = "\n\n".join(f"{one.message}:\n{one.evidence}" for one in errors)
+    return True, at.agent.block(at.name, cut_middle(reason, MOST))
+
+
+def _ran(checks: list[Command], errors: list[Finding], attempt: str) -> list[Event]:
+    """Return the commands of a stop as calls and results, from which a session learns."""
+    failed = {one.check: one for one in errors}
+    events = []
+    for number, check in enumerate(checks):
+        call, bad = f"{attempt}/{number}", failed.get(check.name)
+        events.append(Event("tool_call", tool="stop", arguments={"command": check.line}, call=call))
+        said = (bad.evidence or bad.message) if bad else ""
+        events.append(Event("tool_response", said, tool="stop", call=call, error=said[:300]))
+    return events
+
+
+async def _state(folder: str) -> str:
+    """Return a digest of the files of a git repository that are changed, "" outside of one."""
+    line = "git rev-parse HEAD && git ls-files -mdo --exclude-standard -z"
+    code, text = await run_command(line, folder, 10.0)
+    if code != 0:
+        return ""
+    parts = [text]
+    for name in text.partition("\n")[2].split("\0"):
+        with suppress(OSError, ValueError):
+            made = (Path(folder) / name).stat()
+            parts.append(f"{name} {made.st_mtime_ns} {made.st_size}")
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()

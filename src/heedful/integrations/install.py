@@ -1,0 +1,358 @@
+"""Write the hooks of heedful into the settings of a coding agent, and take them out again.
+
+Settings are changed as text: comments, order, indentation and unknown keys stay as they are. What
+is written is planned first as a `Change`, so that it can be shown, and then written at once, with
+a backup beside the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from heedful.errors import LineError, UsageError
+from heedful.integrations.hooks import AGENTS
+from heedful.store import repository
+
+AGENT = "claude-code"  # the agent whose settings are written; for others the docs have snippets
+# By what a hook of heedful is known in settings: its command, or its address.
+OWN = re.compile(r"heedful-hook|heedful\.integrations\.hook|/v1/hooks/claude-code/")
+SUMMARY = "Remembers what failed and what put it right, and says so when it matters."
+BACKUP = ".before-heedful"
+# Calls that change something, and those of MCP servers: reading files needs no advice.
+ACTIONS = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
+MATCHERS = {"PreToolUse": ACTIONS, "PostToolUse": ACTIONS}
+# Seconds; commands of the project run while a turn stops.
+TIMEOUT, STOP = 10, 3_600
+KEY = "HEEDFUL_KEY"  # the variable with the key of the service
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of a file: its text now, None if there is none, and then (None: none)."""
+
+    path: Path
+    before: str | None
+    after: str | None
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified difference."""
+        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(old, new, str(self.path), str(self.path))
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+    def apply(self) -> None:
+        """Write the file in one step; a file without hooks of heedful is kept as a backup.
+
+        Raises UsageError if the file cannot be written, or was changed since the plan.
+        """
+        place = Path(os.path.realpath(self.path))  # a link stays a link
+        if read_text(place) != self.before:
+            raise UsageError(f"{self.path} was changed meanwhile; run the command again")
+        backup = place.with_name(place.name + BACKUP)
+        try:
+            if self.after is None:
+                place.unlink()
+                return
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if self.before is not None:
+                if not place.stat().st_mode & 0o222:
+                    raise PermissionError(13, "it is read-only")
+                if not OWN.search(self.before):
+                    shutil.copy2(place, backup)
+            draft = place.with_name(f".{place.name}.{os.getpid()}")
+            try:
+                with draft.open("x", encoding="utf-8", newline="") as file:
+                    file.write(self.after)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if self.before is not None:
+                    shutil.copymode(place, draft)
+                draft.replace(place)
+            finally:
+                draft.unlink(missing_ok=True)
+            if not OWN.search(self.after):
+                backup.unlink(missing_ok=True)
+        except OSError as error:
+            why = f"{self.path} cannot be written ({error.strerror}); nothing was changed"
+            raise UsageError(why) from error
+
+
+def settings_path(user: bool = False) -> Path:
+    """Return the settings of Claude Code for the user, or for the project of this folder."""
+    home = os.environ.get("CLAUDE_CONFIG_DIR")
+    own = Path(home) if home else Path.home() / ".claude"
+    return (own if user else _root() / ".claude") / "settings.json"
+
+
+def past_sessions() -> Path | None:
+    """Return the folder in which Claude Code keeps the sessions of this project, if any."""
+    coded = re.sub(r"[^A-Za-z0-9]", "-", str(_root()))
+    place = settings_path(user=True).parent / "projects" / coded
+    return place if place.is_dir() else None
+
+
+def _root() -> Path:
+    return repository(Path.cwd()) or Path.cwd()
+
+
+def installed(path: Path) -> list[str]:
+    """Return the events for which settings have hooks of heedful. Raises LineError, UsageError."""
+    text = read_text(path)
+    return list(own_hooks(parse(str(path), text))) if text and text.strip() else []
+
+
+def command(everywhere: bool = False) -> str:
+    """Return the command of the hook process; with its whole path if it is to run `everywhere`."""
+    found = shutil.which("heedful-hook")
+    if found:
+        return shlex.quote(found) if everywhere else "heedful-hook"
+    return f"{shlex.quote(sys.executable)} -m heedful.integrations.hook"
+
+
+def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`."""
+    made: dict[str, list[dict[str, Any]]] = {}
+    for event, kind in AGENTS[AGENT].events.items():
+        hook: dict[str, Any] = {"type": "command", "command": f"{run} {event}"}
+        # Claude Code runs only commands when a session starts.
+        if url and kind != "start":
+            hook = {"type": "http", "url": f"{url.rstrip('/')}/v1/hooks/{AGENT}/{event}"}
+            hook |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
+        hook["timeout"] = STOP if kind == "stop" else TIMEOUT
+        matcher = {"matcher": MATCHERS[event]} if event in MATCHERS else {}
+        made[event] = [{**matcher, "hooks": [hook]}]
+    return made
+
+
+def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> Change:
+    """Return the change that adds the hooks to settings; they replace earlier ones of heedful.
+
+    Raises LineError if the file is not JSON, and UsageError if it cannot be read.
+    """
+    before = read_text(path)
+    text = before if before is not None and before.strip() else "{}\n"
+    document = parse(str(path), text)
+    if own_hooks(document) == wanted:
+        return Change(path, before, before)
+    return Change(path, before, _with(str(path), _without(str(path), text), wanted))
+
+
+def plan_uninstall(path: Path) -> Change:
+    """Return the change that removes the hooks; it restores the backup if nothing else changed.
+
+    Raises LineError if the file is not JSON, and UsageError if it cannot be read.
+    """
+    before = read_text(path)
+    if before is None or not (ours := own_hooks(parse(str(path), before))):
+        return Change(path, before, before)
+    place = Path(os.path.realpath(path))
+    backup = read_text(place.with_name(place.name + BACKUP))
+    if backup is not None and _with(str(path), backup, ours) == before:
+        return Change(path, before, backup)
+    after = _without(str(path), before)
+    return Change(path, before, None if backup is None and after.strip() == "{}" else after)
+
+
+def read_text(path: Path) -> str | None:
+    """Return the text of a file with its line ends, None if there is no file. Raises UsageError."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def own_hooks(document: Node) -> dict[str, list[Any]]:
+    """Return the groups with hooks of heedful in settings, by event."""
+    events = document.get("hooks")
+    listed = {one.name: one.children for one in events.children} if events else {}
+    ours = {name: [one for one in nodes if OWN.search(one.text)] for name, nodes in listed.items()}
+    return {name: [one.value for one in nodes] for name, nodes in ours.items() if nodes}
+
+
+def _with(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
+    """Return the text with groups of hooks, in the order of the agent's events."""
+    text = text if text.strip() else "{}\n"
+    for event in AGENTS[AGENT].events:
+        for group in wanted.get(event, ()):
+            document = parse(path, text)
+            events = document.get("hooks")
+            listed = events and events.get(event)
+            if events is None:
+                text = _append(text, document, {event: [group]}, "hooks")
+            elif not events.text.startswith("{") or (listed and not listed.text.startswith("[")):
+                _fail(path, text, events.start, "hooks must be an object of lists")
+            elif listed is None:
+                text = _append(text, events, [group], event)
+            else:
+                text = _append(text, listed, group)
+    return text
+
+
+def _append(text: str, parent: Node, value: Any, name: str = "") -> str:
+    """Add a value at the end of an object or a list, indented as the text around it."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    last = parent.children[-1].end if parent.children else 0
+    flat = bool(last) and "\n" not in parent.text
+    found = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
+    step = found[0] if found else "  "
+    line = text[text.rfind("\n", 0, parent.start) + 1 :]
+    outer = line[: len(line) - len(line.lstrip(" \t"))]
+    made = (f"{json.dumps(name)}: " if name else "") + json.dumps(
+        value, ensure_ascii=False, indent=None if flat else step
+    )
+    if flat:
+        return f"{text[:last]}, {made}{text[last:]}"
+    made = f"{end}{outer}{step}" + made.replace("\n", f"{end}{outer}{step}")
+    if last:
+        return f"{text[:last]},{made}{text[last:]}"
+    before = text[: parent.end - 1].rstrip()  # comments in an empty object stay before the value
+    return f"{before}{made}{end}{outer}{text[parent.end - 1 :]}"
+
+
+def _without(path: str, text: str) -> str:
+    """Remove the hooks of heedful, and the lists and objects that are empty without them."""
+    document = parse(path, text)
+    events = document.get("hooks")
+    for event in events.children if events else ():
+        for group in event.children:
+            listed = group.get("hooks")
+            for hook in listed.children if listed else ():
+                if OWN.search(hook.text) and events and listed:
+                    above = [(document, events), (events, event), (event, group), (listed, hook)]
+                    parent, child = above.pop()
+                    while above and len(parent.children) == 1:
+                        parent, child = above.pop()
+                    return _without(path, _cut(text, parent, child))
+    return text
+
+
+def _cut(text: str, parent: Node, child: Node) -> str:
+    """Remove a value with its comma; comments around it stay."""
+    nodes = parent.children
+    at = nodes.index(child)
+    if len(nodes) == 1:
+        return text[: child.at].rstrip() + text[child.end :].lstrip()
+    tokens = _TOKEN.finditer(text, child.end if at + 1 < len(nodes) else nodes[at - 1].end)
+    comma = next(token.start() for token in tokens if token[0] == ",")
+    if at + 1 < len(nodes):
+        return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
+    return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
+
+
+# A token of JSON, or a comment as editors allow it.
+_TOKEN = re.compile(
+    r"""[\s\ufeff]+|//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+""",
+    re.DOTALL,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A value in a JSON text, from `start` to `end`, with its name, which begins `at`, if any."""
+
+    at: int
+    start: int
+    name: str = ""
+    end: int = 0
+    text: str = ""
+    children: list[Node] = field(default_factory=list)
+
+    def get(self, name: str) -> Node | None:
+        """Return the value with this name."""
+        return next((one for one in self.children if one.name == name), None)
+
+    @property
+    def value(self) -> Any:
+        """The value as data."""
+        if self.text.startswith("{"):
+            return {one.name: one.value for one in self.children}
+        return [one.value for one in self.children] if self.children else json.loads(self.text)
+
+
+def parse(path: str, text: str) -> Node:
+    """Return the object in a JSON text, which may have comments. Raises LineError."""
+    at, tokens = 0, list[tuple[str, int]]()
+    while at < len(text):
+        if (token := _TOKEN.match(text, at)) is None:
+            _fail(path, text, at, "it is not JSON")
+        if not token[0].isspace() and not token[0].startswith(("//", "/*", "\ufeff")):
+            tokens.append((token[0], at))
+        at = token.end()
+    rest = iter([*tokens, ("", len(text))])
+    try:
+        node = _value(path, text, next(rest), rest)
+        after = next(rest)
+    except (StopIteration, RecursionError):
+        _fail(path, text, len(text), "it ends too early, or is nested too deeply")
+    if not node.text.startswith("{") or after[0]:
+        _fail(path, text, after[1], "it must be one object")
+    return node
+
+
+def _value(path: str, text: str, token: tuple[str, int], rest: Iterator[tuple[str, int]]) -> Node:
+    word, start = token
+    node = Node(start, start, end=start + len(word), text=word)
+    if word not in ("{", "["):
+        with suppress(ValueError):
+            json.loads(word)
+            return node
+        _fail(path, text, start, "a value is missing or wrong")
+    token, close = next(rest), {"{": "}", "[": "]"}[word]
+    while token[0] != close:
+        name, at = token if word == "{" else ("", token[1])
+        if word == "{" and (not name.startswith('"') or next(rest)[0] != ":"):
+            _fail(path, text, at, "a name and a colon are missing")
+        child = _value(path, text, next(rest) if name else token, rest)
+        child.at, child.name = at, json.loads(name) if name else ""
+        node.children.append(child)
+        token = next(rest)
+        if token[0] == "," and (token := next(rest))[0] != close:
+            continue
+        if token[0] != close or text[: token[1]].rstrip().endswith(","):
+            _fail(path, text, token[1], "a comma is missing, or there is one too many")
+    node.end = token[1] + 1
+    node.text = text[start : node.end]
+    return node
+
+
+def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
+    what = f"{what}; nothing was changed: correct the file, then run the command again"
+    raise LineError(path, text.count("\n", 0, at) + 1, what)
+
+
+def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
+    """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
+    about: dict[str, Any] = {
+        "name": "heedful",
+        "version": version("heedful"),
+        "description": SUMMARY,
+    }
+    about["author"] = {"name": "heedful"}
+    server = {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}}
+    files = {
+        ".claude-plugin/plugin.json": {**about, "description": SUMMARY},
+        "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
+        ".mcp.json": server,
+    }
+    texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
+    texts["skills/heedful/SKILL.md"] = skill
+    return [Change(folder / name, read_text(folder / name), text) for name, text in texts.items()]

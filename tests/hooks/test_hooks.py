@@ -1,0 +1,343 @@
+"""The hooks of coding agents: what they answer and learn, their process, their installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Memory, Reflection, signature
+from heedful.errors import UsageError
+from heedful.integrations import install
+from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
+from heedful.integrations.host import Host
+from heedful.store import exposures
+from heedful.store.sqlite import in_file
+from tests.cli.support import Desk
+
+ERROR = 'Exit code 1\nError: Cannot find module "pads"'
+BAD, GOOD = "npx jest pads", "npx jest pads --config jest.json"
+TRUST: Any = {"tool": "measured", "user": "operator"}
+CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
+FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(in_file(str(tmp_path / "memory.db")), trust=TRUST, holdout=0.0)
+
+
+async def tell(memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any) -> Reply:
+    """Send an event as the agent would, and do the work that is left."""
+    known, told = AGENTS[agent], HookSettings(**fields.pop("settings", {}))
+    data: dict[str, Any] = {"session_id": "one", "cwd": "/", "permission_mode": "plan", **fields}
+    named = {known.fields.get(name, name): value for name, value in data.items()}
+    host, name = Host(memory=memory, strict=True), known.event_of(kind)
+    made = await reply(name, json.loads(json.dumps(named)), host, agent=agent, settings=told)
+    if made.work:
+        await work(host, made.session, made.work)
+    return made
+
+
+async def fails(memory: Memory, session: str, agent: str = "claude-code", **more: Any) -> list[Any]:
+    """Make a call that fails; return the answers before and after it."""
+    call = {"session_id": session, **CALL, **more}
+    kind, said = "after", {"tool_response": {"output": ERROR, "exit_code": 1}, "error": ERROR}
+    if AGENTS[agent].event_of("failed"):
+        kind = "failed"
+    made = [await tell(memory, "before", agent, **call)]
+    made.append(await tell(memory, kind, agent, **call, **said))
+    return [json.dumps(one.answer) for one in made]
+
+
+async def works(memory: Memory, session: str, agent: str = "claude-code") -> None:
+    call = {**CALL, "session_id": session, "tool_input": {"command": GOOD}, "tool_use_id": "t2"}
+    await tell(memory, "after", agent, **call, tool_response=FINE)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_known_failure_is_told_and_denied_only_if_asked(agent: str, memory: Memory) -> None:
+    assert await fails(memory, "first", agent) == ["null", "null"]
+    await works(memory, "first", agent)
+    before, after = await fails(memory, "second", agent)
+    failed = "failed" if AGENTS[agent].event_of("failed") else "after"
+    for text, kind in ((before, "before"), (after, failed)):
+        assert (GOOD in text) == ("facts to weigh" in text) == (kind in AGENTS[agent].takes)
+        assert "deny" not in text
+    deny: Any = {"settings": {"deny": True}}
+    denied = [(await fails(memory, "third", agent, **deny, tool_use_id="t3"))[0]]
+    denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t4"))[0])
+    await tell(memory, "prompt", agent, session_id="third", prompt="again", prompt_id="p2")
+    denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t5"))[0])
+    assert ["deny" in one and GOOD in one for one in denied] == [True, False, True]
+
+
+async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
+    assert (await tell(memory, "start", source="startup")).answer is None
+    for session in ("a", "b"):
+        await fails(memory, session)
+        await works(memory, session)
+        await tell(memory, "stop", session_id=session)
+        await tell(memory, "end", session_id=session, reason="other")
+        assert await Host(memory=memory).run(session).events() == []
+    assert GOOD in json.dumps((await tell(memory, "start", session_id="c")).answer)
+    assert (await memory.seen("Bash", ERROR)).count == 2
+    assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
+
+
+BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["candidate"]),
+    ({"is_interrupt": True}, []),
+    ({"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}}, ["quarantined"]),
+    ({"tool_name": "WebFetch"}, ["quarantined"]),
+    ({"agent_id": "sub", "tool_use_id": ""}, ["candidate"]),
+]
+
+
+@pytest.mark.parametrize(("more", "kept"), BELIEVED)
+async def test_who_is_believed(more: dict[str, Any], kept: list[str], memory: Memory) -> None:
+    await fails(memory, "one", **more)
+    assert [one["state"] for one in await memory.top()] == kept
+
+
+@pytest.mark.parametrize(("source", "kept"), [("user", 1), ("sdk", 1), ("system", 0)])
+async def test_a_known_id_replaces_an_event(source: str, kept: int, memory: Memory) -> None:
+    for _ in range(2):  # hooks in the settings of the user and of the project
+        await tell(memory, "prompt", prompt="never use npm", prompt_id="p1", source=source)
+        await tell(memory, "after", **CALL, tool_response="fine")
+    kinds = [one["type"] for one in await Host(memory=memory).run("one").events()]
+    assert sorted(kinds) == ["tool_call", "tool_response", *["user_message"] * kept]
+
+
+async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
+    text = "fix it\n" + "very long advice " * 1_000
+    mark = signature("", ERROR.splitlines()[1])
+    await memory.keep(Reflection("reflection", mark, "", text, "Error", trust="operator"))
+    assert 1_000 < len((await fails(memory, "one"))[1]) < 10_000
+    noisy = "python3 -c \"print('FAILED test_a.py::test_b - boom\\n' + 'x' * 90_000); exit(3)\""
+    reason = (await tell(memory, "stop", settings={"stop": [noisy] * 9})).answer["reason"]  # type: ignore[index]
+    assert "FAILED test_a.py::test_b - boom" in reason
+    assert len(reason) < 10_000
+
+
+@pytest.mark.parametrize("agent", [name for name in AGENTS if name != "opencode"])
+async def test_a_stop_is_blocked_while_the_policy_allows(
+    agent: str, memory: Memory, tmp_path: Path
+) -> None:
+    stop = [f"cd '{tmp_path}' && cat done"]
+    told: Any = {"settings": {"stop": stop, "policy": "default, attempts.limit=3"}}
+
+    async def blocks(active: bool, turn: str = "p1") -> bool:
+        fields = {**told, "prompt_id": turn, "prompt": turn, "stop_hook_active": active}
+        made = (await tell(memory, "stop", agent, **fields)).answer
+        assert made is None or "No such file" in json.dumps(made)
+        return made is not None
+
+    await tell(memory, "prompt", agent, prompt="do it", prompt_id="p1")
+    assert [await blocks(active) for active in (False, True, False, False)] == [True, *[False] * 3]
+    await tell(memory, "prompt", agent, prompt="do that", prompt_id="p2")
+    assert await blocks(False, "p2")
+    (tmp_path / "done").touch()
+    assert not await blocks(False, "p2")
+
+
+RUNNING = {"id": "1", "status": "running"}
+STOPS: list[tuple[dict[str, Any], bool]] = [
+    ({"agent_id": "sub"}, False),
+    ({"background_tasks": [{**RUNNING, "type": "subagent"}]}, False),
+    ({"background_tasks": [{**RUNNING, "type": "shell"}]}, True),
+    ({"settings": {"stop": ["sleep 60"], "seconds": 0.2}}, True),
+    ({"settings": {"stop": ["true"]}}, False),
+]
+
+
+@pytest.mark.parametrize(("more", "blocks"), STOPS)
+async def test_when_commands_run(more: dict[str, Any], blocks: bool, memory: Memory) -> None:
+    made = await tell(memory, "stop", **{"settings": {"stop": ["false"]}, **more})
+    assert (made.answer is not None) == blocks
+
+
+HEAVY = ("typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions")
+MODULES = f"""import sys
+from heedful.integrations import hook
+hook.main(["PreToolUse"])
+print([name for name in {HEAVY!r} if name in sys.modules])"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app" / ".git").mkdir(parents=True)
+    (tmp_path / "app" / "heedful.toml").write_text('[trust]\ntool = "measured"\n')
+    return tmp_path / "app"
+
+
+def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))}
+    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    streams |= {"env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}}
+    words = words if words[0] == "-c" else ("-m", "heedful.integrations.hook", *words)
+    return subprocess.Popen([sys.executable, *words], cwd=folder, **streams)
+
+
+def send(folder: Path, name: str, data: bytes, *words: str, **more: str) -> tuple[int, str, str]:
+    with begin(folder, name, *words, **more) as process:
+        out, err = process.communicate(data, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def call(folder: Path, session: str = "one", **more: Any) -> bytes:
+    return json.dumps({"session_id": session, "cwd": str(folder), **CALL, **more}).encode()
+
+
+def log(folder: Path) -> list[str]:
+    place = folder.parent / ".heedful" / "hook.log"
+    return place.read_text().splitlines() if place.exists() else []
+
+
+def rows(folder: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "heedful.db")) as db:
+        return db.execute(query).fetchall()
+
+
+def test_what_one_session_learns_another_is_told(folder: Path) -> None:
+    assert send(folder, "-c", call(folder), MODULES) == (0, "[]\n", "")
+    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
+    until = time.monotonic() + 60
+    while not rows(folder, "select * from action") and time.monotonic() < until:
+        time.sleep(0.05)  # the detached process learns
+    code, out, err = send(folder, "PreToolUse", call(folder, "two"))
+    assert (code, err, log(folder)) == (0, "", [])
+    assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "toml", "env", "why"),
+    [
+        ("PreToolUse", b"", "", {}, "is not JSON"),
+        ("PreToolUse", b"[1]", "", {}, "is not an object"),
+        ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
+        ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
+        ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
+        ("Stop", b"{}", "", {}, "session_id"),
+        ("Stop", b'{"session_id": "a"}', '[hook]\nstop = "make test"', {}, "hook.stop"),
+        ("Stop", b'{"session_id": "a"}', "[hook]\nwhatever = 1", {}, "whatever"),
+        ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
+        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
+        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
+    ],
+)
+def test_what_goes_wrong_is_a_line_in_the_log(
+    name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
+) -> None:
+    (folder / "heedful.toml").write_text(toml)
+    assert send(folder, name, data, **env) == (0, "", "")
+    assert len(log(folder)) == 1
+    code, out, err = send(folder, name, data, "--strict", **env)
+    assert (code, out, "Traceback" in err) == (0, "", False)
+    assert why in err
+    assert send(folder, name, data, "two", "words")[:2] == (1, "")  # 2 would block the agent
+
+
+def test_a_locked_database_says_nothing(folder: Path) -> None:
+    send(folder, "PreToolUse", call(folder))
+    with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
+        db.execute("begin exclusive")
+        for name in ("PreToolUse", "PostToolUse"):
+            assert send(folder, name, call(folder, "two")) == (0, "", "")
+    assert len(log(folder)) == 2
+
+
+def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> None:
+    send(folder, "PreToolUse", call(folder, "first"))
+    processes = [begin(folder, "PreToolUse") for _ in range(12)]
+    for number, process in enumerate(processes):
+        assert process.stdin
+        process.stdin.write(call(folder, f"s{number}"))
+        process.stdin.close()
+        process.stdin = None
+    for process in processes[8:]:
+        time.sleep(0.1)  # in the middle of something, each elsewhere
+        process.kill()
+    ends = [(*one.communicate(timeout=60), one.returncode) for one in processes]
+    assert ends[:8] == [(b"", b"", 0)] * 8
+    kept = {session for (session,) in rows(folder, "select session from event")}
+    assert kept >= {"first", *(f"s{n}" for n in range(8))}
+    assert rows(folder, "pragma integrity_check") == [("ok",)]
+
+
+MINE = '{"hooks": [{"type": "command", "command": "mine"}]}'
+SETTINGS = {
+    None: "",
+    "": "",
+    "{\n  // only\n}\n": "// only",
+    '{"a":1}\n': '{"a":1,',
+    '{\r\n\t"a": [1, 2]\r\n}': '{\r\n\t"a": [1, 2],\r\n\t"hooks": {',
+    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // end\n}}\n': MINE,
+    '{"hooks": {"Stop": []}}\n': "",
+    '\ufeff{"a": "ü"}': '\ufeff{"a": "ü",',
+}
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, folder: Path) -> None:
+    path, wanted = folder / "there" / "settings.json", install.hooks("heedful-hook")
+    if text is not None:
+        path.parent.mkdir()
+        (folder / "dotfile").write_text(text, newline="")
+        path.symlink_to(folder / "dotfile")
+    install.plan_install(path, wanted).apply()
+    written = install.read_text(path) or ""
+    assert SETTINGS[text] in written
+    assert install.own_hooks(install.parse("", written)) == wanted
+    assert not install.plan_install(path, wanted)
+    install.plan_uninstall(path).apply()
+    assert install.read_text(path) == text
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
+    install.plan_install(path, install.hooks("", "http://127.0.0.1:8765")).apply()
+    install.plan_uninstall(path).apply()
+    assert "heedful" not in path.read_text()
+    assert '"own": 1' in path.read_text()
+    assert path.is_symlink() == (text is not None)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"a" 1}', "[1]", '{"a":1,}', "nul", '{"hooks": 3}', '{"hooks": {"Stop": 1}}']
+)
+def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
+    path, wanted = folder / "settings.json", install.hooks("heedful-hook")
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        install.plan_install(path, wanted)
+    path.write_text("{}")
+    change = install.plan_install(path, wanted)
+    path.chmod(0o444)
+    with pytest.raises(UsageError, match="read-only"):
+        change.apply()
+    assert path.read_text() == "{}"
+
+
+def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
+    desk, home = Desk(folder), {"HOME": str(folder)}
+    assert desk.heedful("hook", "install", **home).code == 2  # nobody can answer the question
+    assert not (folder / ".claude").exists()
+    made = desk.heedful("hook", "install", "--yes", "--trust", "pytest,make", **home)
+    assert (made.code, "+" in made.err) == (0, True)
+    assert "already" in desk.heedful("hook", "install", **home).out
+    (events,) = desk.heedful("hook", "status", "--json", **home).json.values()
+    assert events == list(AGENTS["claude-code"].events)
+    assert "program:make" in desk.heedful("trust", "list", **home).out
+    assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
+    assert desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
+    assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]
+    assert desk.heedful("hook", "uninstall", "--yes", **home).code == 0
+    assert not (folder / ".claude" / "settings.json").exists()
+    assert desk.heedful("hook", "install", "codex", **home).code == 2
