@@ -54,6 +54,7 @@ GROUPS = {
         "model": ("doctor:models", "Fetch and list the weights of embedded models."),
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
+        "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),
         "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
         "audit": ("serve:audit", "List what was done through the service; verify the record."),
@@ -68,10 +69,10 @@ SETTINGS = {
     "run": "model policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
     **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
-    **dict.fromkeys(("key", "audit"), "tenant"),
+    **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
 }
 WITHOUT_DB = {"demo", "replay", "policy", "model", "judge", "db"}
-WITHOUT_JSON = {"serve", "worker"}
+WITHOUT_JSON = {"serve", "worker", "mcp"}
 
 # Help without colours, with line breaks as written; `Commands.main` prints errors.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
