@@ -97,8 +97,6 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         await world.memory.quarantine.release([1], by="ann")
         seen = await said(client, "seen_error", error=ERROR)
         assert [one[:9] for one in seen["text"].splitlines()[1:3]] == ["<lesson-1", "Run npm i"]
-        page = await client.read_resource("heedful://lessons/1")
-        assert (seen["quarantine"], "Run npm i" in page.contents[0].text) == ("", True)
         await world.memory.set_trust(world.source, "measured", by="ann")
         told = await said(client, "remember", error="EACCES: denied", lesson="Ask for the folder.")
         assert (told["lesson"]["trust"], told["quarantine"]) == ("measured", "")
