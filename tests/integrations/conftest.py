@@ -3,4 +3,4 @@
 from importlib.util import find_spec
 
 NEEDED = ("langchain", "agents", "pydantic_ai", "mcp")
-collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
+collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["*.py"]
