@@ -55,8 +55,8 @@ EXCUSED = (
     # Callers of earlier systems rely on these answers.
     ("POST /orchestrator/loop-complete", "Invalid reflection status"),
     ("POST /orchestrator/override-guardrails/.*", "override_fatigue is"),
-    # The reader of episodes says what is wrong with an event.
-    ("POST /v1/episodes", '"code":"invalid_input"'),
+    # The readers of episodes and of hooks say what is wrong with an event.
+    ("POST /v1/(episodes|hooks/.*)", '"code":"(invalid_input|unknown_name)"'),
     ("POST /api/v1/reflections/generate", '"status":"error"'),
 )
 # OTLP wants an answer of 200 that tells of the spans which were refused, not a refusal of all.

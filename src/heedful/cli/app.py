@@ -55,6 +55,7 @@ GROUPS = {
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
         "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
+        "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),
         "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
         "audit": ("serve:audit", "List what was done through the service; verify the record."),
@@ -69,7 +70,7 @@ SETTINGS = {
     "run": "model policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
     **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
-    **dict.fromkeys(("key", "audit"), "tenant"),
+    **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
 }
 WITHOUT_DB = {"hook", "demo", "replay", "policy", "model", "judge", "db"}
 

@@ -58,9 +58,7 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
         what = "but on PostgreSQL no work is done in the service's process"
         todo = f"start heedful worker --concurrency {values.workers}"
         raise UsageError(f"workers is {values.workers}, {what}; {todo}")
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        if find_spec(package) is None:
-            raise PackageMissing("heedful serve", package, "server")
+    _check_packages("heedful serve", "server", "fastapi", "uvicorn", "prometheus_client")
     # asyncio.run would wait for threads that are still running.
     loop = asyncio.new_event_loop()
     with exporting(telemetry, telemetry_content):
@@ -101,6 +99,37 @@ async def _serve(values: config.Settings) -> None:
                 gc.freeze()
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 await listen(app, listener, values.drain, lambda: show(hello))
+
+
+def _check_packages(what: str, extra: str, *packages: str) -> None:
+    for package in packages:
+        if find_spec(package) is None:
+            raise PackageMissing(what, package, extra)
+
+
+def mcp() -> int:
+    """Serve heedful's tools to an agent over MCP, on standard input and output.
+
+    The agent recalls lessons, looks up errors, and reports attempts. What it sends has the source
+    tool:mcp: it waits in quarantine unless heedful trust set tool:mcp says otherwise. `heedful
+    serve` has the same tools at /mcp.
+    """
+    _check_packages("heedful mcp", "mcp", "mcp", "fastapi", "prometheus_client")
+    asyncio.run(_mcp(config.settings()))
+    return 0
+
+
+async def _mcp(values: config.Settings) -> None:
+    from heedful.integrations.mcp import server_of
+    from heedful.service.app import application
+    from heedful.service.auth import local
+
+    async with config.stored(values, new=True) as store:
+        # Each agent has a process of its own, and a local queue expects to be alone on its store.
+        setup, alone = setup_of(values, store), values.model_copy(update={"workers": 0})
+        async with working(alone, setup) as work:
+            setup = replace(setup, work=work)
+            await server_of(application(setup), local(setup)).run_stdio_async()
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:

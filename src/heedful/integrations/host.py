@@ -414,6 +414,11 @@ def _facts(known: ActionHistory | Seen, lessons: Mapping[int, str], told: frozen
     if not shown:
         chance = ranking.CHANCE if set(lessons) - told else "nothing is known"
         return Advice(silence=f"waits in quarantine: {waiting}" if waiting else chance)
-    held = {f"lesson-{n}": sanitize(lessons[id], LESSON) for n, id in enumerate(shown, 1)}
-    lines = [FACTS, *delimit(delimiter("facts", held), held)]
-    return Advice("\n".join(lines), lessons=frozenset(shown))
+    return Advice(facts([lessons[id] for id in shown]), lessons=frozenset(shown))
+
+
+def facts(texts: Sequence[str], label: str = "lesson", most: int = LESSON) -> str:
+    """Return the first texts, each cut at `most` characters, as facts between delimiters."""
+    shown = enumerate(texts[:LESSONS], 1)
+    held = {f"{label}-{n}": sanitize(text, most) for n, text in shown}
+    return "\n".join([FACTS, *delimit(delimiter("facts", held), held)])

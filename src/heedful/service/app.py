@@ -24,10 +24,12 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful import __version__
 from heedful.errors import UsageError
+from heedful.integrations import mcp
 from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
 from heedful.service.middleware import Entrance
@@ -61,6 +63,7 @@ def application(setup: Setup) -> FastAPI:
         answers: Any = {"default": _DESCRIPTION["errors"][error]}
         key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
         app.include_router(router, dependencies=key, responses=answers)
+    app.router.routes.append(Route(mcp.PATH, mcp.Endpoint(app), methods=["POST"]))
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))
     return app

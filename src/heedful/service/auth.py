@@ -40,6 +40,7 @@ T = TypeVar("T")
 LARGE = 64 * 1024  # bytes of a body that is read in a thread
 KNOWN_FOR = 1.0  # seconds for which a key is cached
 KNOWN = 10_000  # cached keys
+MCP = "tool:mcp"  # the source of what an MCP client without a key sends
 Project = Annotated[
     str | None, Query(description="A project; by default the key's first.", max_length=200)
 ]
@@ -55,6 +56,7 @@ class Caller:
     setup: Setup = field(repr=False)
     key: Key
     scope: Scope
+    source: str = ""  # of what a caller without a key writes
 
     @property
     def memory(self) -> Memory:
@@ -64,7 +66,7 @@ class Caller:
     @property
     def actor(self) -> store.Actor:
         """Return the key as the source of what the request writes; open mode has none."""
-        via = f"{KEY}{self.key.id}" if self.key.id else ""
+        via = f"{KEY}{self.key.id}" if self.key.id else self.source
         return store.Actor(via, self.setup.limits.outcomes)
 
     @property
@@ -90,6 +92,11 @@ class Caller:
             bound = ", ".join(self.key.projects)
             raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
         return replace(self, scope=Scope(self.key.tenant, project))
+
+    def as_tool(self) -> Caller:
+        """Return the caller of the tools of a model: they never write as an operator."""
+        may = tuple(one for one in self.key.may if one not in ("approve", "admin"))
+        return replace(self, key=replace(self.key, may=may), source=MCP)
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write with the next write, in its transaction, that `action` was done to `subject`.
@@ -135,8 +142,12 @@ class Callers:
             return Caller(setup, key, scope)
         if not setup.open or await setup.store.read(Scope(), keys.any_key):
             raise KeyRefused("no key was sent; send it as Authorization: Bearer heedful_…")
-        local = Key("", setup.scope.tenant, "local", (), MAY, "", 0.0)
-        return Caller(setup, local, setup.scope)
+        return local(setup)
+
+
+def local(setup: Setup) -> Caller:
+    """Return the caller who sends no key, and works in the scope of `setup`."""
+    return Caller(setup, Key("", setup.scope.tenant, "local", (), MAY, "", 0.0), setup.scope)
 
 
 BEARER = HTTPBearer(

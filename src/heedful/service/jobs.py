@@ -24,6 +24,8 @@ from typing import Any, Literal
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
+from heedful.integrations import hooks
+from heedful.integrations.host import Host
 from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope, Trust
 from heedful.loop import codec, record
@@ -134,6 +136,11 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
         raise errors.LeaseLost(f"{what}; try again in a few seconds")
 
 
+async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
+    """Learn from a session of a coding agent whose hooks the service answers. Raises StoreError."""
+    await hooks.work(Host(memory=tools.memory(scope), strict=True), session, what)
+
+
 async def embed(tools: Tools, scope: Scope) -> None:
     """Compute and store the missing vectors of examples. Raises ModelError, StoreError."""
     if tools.embedder is not None:
@@ -195,6 +202,7 @@ class Task:
 TASKS: Mapping[str, Task] = {
     "drive": Task(drive, "loops", 50),
     "reflect": Task(reflect, "reflection", 40),
+    "learn": Task(learn, "reflection", 35),
     "prove": Task(prove, "memory", 30),
     "embed": Task(embed, "memory", 20),
     "dream": Task(dream, "memory", 10),

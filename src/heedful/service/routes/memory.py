@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.errors import InvalidInput
+from heedful.integrations import hooks
+from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson
+from heedful.lessons.trust import QuarantinedLesson, source_trust
 from heedful.memory.reflect import receive, to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
@@ -124,18 +126,19 @@ async def create(
 ) -> schemas.RememberedAnswer:
     """Record one occurrence of an error: 201 if its pattern is new and becomes a lesson, else 200.
 
-    If the key lacks the permission `approve`, the lesson waits in quarantine; `entry` is its id
-    there, and `release` the command that releases it. If the memory is full
-    of more valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
+    If the key lacks the permission `approve` and no operator trusts it, the lesson waits in
+    quarantine; `entry` is its id there, and `release` releases it. If the memory is full of more
+    valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
     """
-    pair = None
+    pair, sender = None, caller.actor.via or f"key:{caller.key.name}"
+    trust = "tool" if body.source else source_trust(sender, await caller.memory.stated_trust())
     if body.example is not None:
         pair = lesson.Example(**body.example.model_dump(), context=body.context)
     answer = await caller.memory.remember(
         **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
-        trust="operator" if "approve" in caller.key.may else "tool",
-        source=body.source or f"key:{caller.key.id or caller.key.name}",
+        trust="operator" if "approve" in caller.key.may else trust,
+        source=body.source or sender,
     )
     response.status_code = 201 if answer.created else 200
     if answer.id:
@@ -285,6 +288,24 @@ async def list_episodes(
     """List the episodes and their states, newest first."""
     rows = await caller.read(episodes.page, page.limit + 1, state or "", page.cursor or "")
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
+
+
+hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
+
+
+@hooks_router.post("/hooks/{agent}")
+async def hook(agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing) -> Document:
+    """Answer an event of a coding agent as its hook does; nothing if memory has nothing to say.
+
+    No command runs here, and no file that the event names is read. A job learns from the session
+    later; the key is a source of what it teaches.
+    """
+    name, host = str(event.get("hook_event_name", "")), Host(memory=caller.memory)
+    reply = await hooks.reply(name, event, host, agent=agent)
+    if reply.work:
+        about = {"session": reply.session, "what": reply.work}
+        await caller.setup.work.defer("learn", caller.scope, **about)
+    return dict(reply.answer or {})
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=Route)

