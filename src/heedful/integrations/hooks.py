@@ -65,7 +65,7 @@ def _named(name: str, **more: str) -> Callable[[str, str], Answer]:
     return lambda event, text: {**more, name: text}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Agent:
     """How a coding agent names its events and fields, and what its hooks can answer.
 
@@ -132,7 +132,7 @@ AGENTS: dict[str, Agent] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HookSettings:
     """The table `[hook]` of the settings.
 
@@ -154,7 +154,7 @@ class HookSettings:
             raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply:
     """The `answer` to print, None for nothing, and the `work` that remains for the session."""
 
@@ -163,7 +163,7 @@ class Reply:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Command:
     """A check that runs a command of the project in a folder; another exit code than 0 is an error.
 
@@ -281,7 +281,7 @@ def _short(name: str) -> str:
     return name if plain else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Moment:
     """An event of a run, with the fields of its data."""
 
