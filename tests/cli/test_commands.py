@@ -80,7 +80,6 @@ BAD = {
     "looops": (2, "Did you mean 'loops'?"),
     "quarantine lst": (2, "Did you mean 'list'?"),
     "loops --limt 3": (2, "--limit"),
-    "import x --from reflexio": (2, "'reflexio' is not one of"),
     "migrate --part prre": (2, "'prre' is not one of"),
     "why zzz": (3, "no loop 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
 from heedful.cli import output, settings
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, counted, following, shorten
+from heedful.cli.output import Table, answer, counted, following
 from heedful.cli.settings import By, DryRun, Why
-from heedful.compat.imports import Conversion, Form, convert
 from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES, needs_psycopg, shown
@@ -32,58 +30,33 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
     return answer({"file": str(file), **asdict(done)}, words, then)
 
 
-FROM = Option("--from", help="What the file of an earlier system holds.")
-CONVERTED = columns("lesson kind tags seen", lesson="text")
-REFUSED = columns("reason row")
-
-
 def import_(
     file: Annotated[str, Argument(help="The file to read.")],
-    form: Annotated[Form | None, FROM] = None,
     trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
     by: By = "",
     why: Why = "",
     dry_run: DryRun = False,
 ) -> int:
-    """Import a file of `heedful export` or of an earlier system. A second import adds nothing.
-
-    --from says what an earlier system stored: loop traces (JSON), memories (CSV, or the URL of a
-    PostgreSQL database with the table memories), or mistakes of a reflexion memory (JSON Lines).
+    """Import a file of `heedful export`. A second import adds nothing.
 
     Imported lessons wait in quarantine. If you vouch for them with --trust operator, they keep
-    their trust and state. A damaged file is refused before anything is written. If single rows are
-    refused, they are listed, and the exit code is 1.
+    their trust and state. A damaged file is refused before anything is written.
     """
-    made: Conversion | None = None
 
     async def read(store: Store) -> Imported:
-        nonlocal made
-        memory = settings.memory_of(values, store)
         options: Any = {"trust": trust, "by": by, "why": why, "dry_run": dry_run}
-        source: Any = file
-        with TemporaryFile() as converted:
-            if form:
-                made = await convert(form, source, converted, memory.scope)
-                source = converted
-            return await memory.import_(source, **options)
+        return await settings.memory_of(values, store).import_(file, **options)
 
     values = settings.settings()
     if dry_run and not settings.exists(values.db):
         values = values.model_copy(update={"db": ":memory:"})
     rest = "stopped; the same command imports the rest, and nothing twice"
     done = settings.ask_store(values, read, new=True, stopped=rest)
-    name = shown(file) if made else f"{done.tenant}/{done.project}"
-    row = (name, done.new, done.known, done.quarantined)
+    row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
     texts = {"repeated": output.repeated(), "waiting": following("quarantine", "list")}
     texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
-    lines = [
-        *shorten(CONVERTED, made.lessons if made and dry_run else (), text=3),
-        *shorten(REFUSED, made.refused if made else (), text=1),
-        output.page("import", made=made, done=done, dry_run=dry_run, by=by, **texts),
-    ]
-    record = {"file": shown(file), "dry_run": dry_run, **asdict(done), "converted": made}
-    answer(record, *lines)
-    return int(made is not None and made.refused != ())
+    page = output.page("import", done=done, dry_run=dry_run, by=by, **texts)
+    return answer({"file": shown(file), "dry_run": dry_run, **asdict(done)}, page)
 
 
 db: Typer = group()

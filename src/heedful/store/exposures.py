@@ -83,10 +83,7 @@ def expose(
 
 
 def _ran(db: Db, scope: Scope, loop: str) -> bool:
-    """Return False if a key writes that has reported no attempt: it may have invented the loop.
-
-    The events of a session count as attempts of its opportunities.
-    """
+    """Return False if a key writes that reported no attempt or event: it may invent the loop."""
     via, session = db.actor.via, {**key_of(scope), "session": loop.rpartition("/")[0]}
     loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
     tried = any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
@@ -213,8 +210,7 @@ def announce(
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
     """Return the opportunities of a session that have no outcome: name, signature, time."""
-    rows = db.all("opportunities", scope, session=storable(session))
-    return [(row["loop"], row["signature"], row["at"]) for row in rows]
+    return list(map(tuple, db.all("opportunities", scope, session=storable(session))))
 
 
 def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome]) -> None:
