@@ -6,6 +6,7 @@ known* if another session of the environment (in benchmarks: of another task) fa
 kind earlier. `failed: null` counts as nothing. A call that was made before in the same session is
 not asked about again, since the agent has seen its result.
 
+announced_before: what the hook `PreToolUse` of a coding agent adds, asked as the agent asks it.
 known_after: of the first failures that could be known, the share whose raw output `seen` knows.
 fix_given: the share where a lesson that it returns holds what mended the kind earlier, whole: each
 successful edit between the failure and the same command passing, or else the command that passed.
@@ -30,6 +31,8 @@ from typing import Any
 import heedful
 from bench.quality.answers import say
 from bench.quality.rows import Row, read
+from heedful.integrations.hooks import reply
+from heedful.integrations.host import Host
 from heedful.lessons.lesson import Trust
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
@@ -44,7 +47,6 @@ ARMS = {
 }
 # A session of one's own: its user and its tools are trusted.
 TRUST: Mapping[str, Trust] = {"user": "operator", "tool": "measured"}
-NO_FACE = "not available: Memory has no method `before`"
 Key = tuple[str, str]
 
 
@@ -198,11 +200,8 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
     for arm, about in ARMS.items():
         hit, false = share(f"{arm}.hit", "could"), share(f"{arm}.false", f"{arm}.shown")
         counts = f"{about}: {n[f'{arm}.hit']} of {n['could']}, {n[f'{arm}.shown']} announcements"
-        known = arm != "before" or n["available"]
-        yield Row(
-            f"{key}.announced_{arm}", hit if known else None, None, counts if known else NO_FACE
-        )
-        yield Row(f"{key}.false_{arm}", false if known else None)
+        yield Row(f"{key}.announced_{arm}", hit, None, counts)
+        yield Row(f"{key}.false_{arm}", false)
     counts = f"{n['known']} of {n['could']} first failures"
     yield Row(f"{key}.known_after", share("known", "could"), share("plain", "could"), counts)
     counts = f"{n['given']} of {n['mended']} first failures mended uncut before"
@@ -237,9 +236,8 @@ class _Replay:
 
     def __init__(self, memory: heedful.Memory, plain: heedful.Memory) -> None:
         self.memory, self.plain = memory, plain
+        self.host = Host(memory=memory, strict=True)
         self.counts: Counter[str] = Counter()
-        self.before = getattr(memory, "before", None)
-        self.counts["available"] = int(self.before is not None)
         self.failures: dict[str, list[Action]] = defaultdict(list)  # by kind
         self.last: dict[Key, Action] = {}  # of finished sessions
         self.here: dict[int, dict[Key, Action]] = defaultdict(dict)  # of running sessions
@@ -287,11 +285,12 @@ class _Replay:
             self._count("again", bool(action.failed) and last.kind == action.kind, could)
         if any(self.failures.values()):
             self._count("always", bool(action.failed), could)
-        if self.before is not None:
-            shown = str(await self.before(action.tool, action.arguments) or "")
+        asked = {"session_id": f"session {action.session.number}", "tool_name": action.tool}
+        asked |= {"tool_input": action.arguments, "tool_use_id": str(action.place)}
+        if answer := (await reply("PreToolUse", asked, self.host)).answer:
+            shown = answer["hookSpecificOutput"]["additionalContext"]
             right = bool(action.failed) and _quotes(shown, self.failures[action.kind])
-            if shown:
-                self._count("before", right, could)
+            self._count("before", right, could)
 
     def _count(self, arm: str, right: bool, could: bool) -> None:
         self.counts[f"{arm}.shown"] += 1
