@@ -285,7 +285,10 @@ class _Replay:
             self._count("again", bool(action.failed) and last.kind == action.kind, could)
         if any(self.failures.values()):
             self._count("always", bool(action.failed), could)
-        asked = {"session_id": f"session {action.session.number}", "tool_name": action.tool}
+        asked: dict[str, Any] = {
+            "session_id": f"session {action.session.number}",
+            "tool_name": action.tool,
+        }
         asked |= {"tool_input": action.arguments, "tool_use_id": str(action.place)}
         if answer := (await reply("PreToolUse", asked, self.host)).answer:
             shown = answer["hookSpecificOutput"]["additionalContext"]

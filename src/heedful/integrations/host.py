@@ -25,7 +25,7 @@ from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Goal, check_number
 from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
-from heedful.sanitize import delimit, delimiter, sanitize
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
 from heedful.store.store import Db, Store
 from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
@@ -38,9 +38,8 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.memory.sessions import Learned
 
 T = TypeVar("T")
-# Characters of a lesson, and lessons at one moment: Claude Code cuts what a hook adds
-# after 10,000 characters.
-LESSON, LESSONS = 1_500, 3
+# Lessons at one moment, and their characters: Claude Code cuts what a hook adds after 10,000.
+LESSONS, ROOM = 3, 9_000
 ADVICE = 10_000  # characters of all advice about calls in one prompt
 COMMON = 20  # lessons that came back most often, of which those that may be shown are taken
 SHOWABLE = ("candidate", "verified")
@@ -52,7 +51,7 @@ class Advice:
     """What memory says at one moment of a run; false if it says nothing.
 
     `text` is for the user's part of a prompt: facts between random delimiters, at most
-    5,000 characters. `examples` are worked examples as chat turns, for hosts that can place turns
+    9,500 characters. `examples` are worked examples as chat turns, for hosts that can place turns
     before the task; `text` has them, too. `silence` is the reason if nothing is said.
     """
 
@@ -417,8 +416,14 @@ def _facts(known: ActionHistory | Seen, lessons: Mapping[int, str], told: frozen
     return Advice(facts([lessons[id] for id in shown]), lessons=frozenset(shown))
 
 
-def facts(texts: Sequence[str], label: str = "lesson", most: int = LESSON) -> str:
-    """Return the first texts, each cut at `most` characters, as facts between delimiters."""
-    shown = enumerate(texts[:LESSONS], 1)
-    held = {f"{label}-{n}": sanitize(text, most) for n, text in shown}
+def facts(texts: Sequence[str], label: str = "lesson", room: int = ROOM) -> str:
+    """Return the first texts as facts between delimiters: as many as have room, whole.
+
+    Only the first is cut, in its middle, if it alone has more than `room` characters.
+    """
+    held: dict[str, str] = {}
+    for text in map(sanitize, texts[:LESSONS]):
+        if not held or len(text) <= room:
+            held[f"{label}-{len(held) + 1}"] = kept = cut_middle(text, room)
+            room -= len(kept)
     return "\n".join([FACTS, *delimit(delimiter("facts", held), held)])
