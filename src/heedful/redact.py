@@ -151,19 +151,42 @@ _PHRASE = (
 # Programs, and their option for a password. The arguments before the option are skipped; without
 # the option they are the match, so that no argument is read twice.
 _COMMANDS = "|".join(
-    rf"(?:{programs})(?=\s)(?>(?:\s{{1,9}}+(?!{option})"
-    r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+)*)"
-    rf"(?:(\s{{1,9}}{option}[\"']?){_NO_SECRET}"
-    r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+))?"
+    rf"(?:{programs})(?=BLANK)(?>(?:GAP(?!{option})WORD)*)(?:(GAP{option}QUOTE){_NO_SECRET}SECRET)?"
     for programs, option in (
         (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
-        (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", r"-p\s?"),
-        ("sqlcmd|zip", r"-P\s?"),
-        ("curl|https?|smbclient", r"-(?:[auU]|-auth|-[a-z-]{0,6}user)[\s=]?[\"']?\S{1,64}?[:%]"),
-        (r"redis-cli|ldap[a-z]{3,9}", r"-[awy]\s"),
-        ("openssl", r"-pass\w{0,3}\spass:"),
+        (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", "-p(?:BLANK)?"),
+        ("sqlcmd|zip", "-P(?:BLANK)?"),
+        (
+            "curl|https?|smbclient",
+            r"-(?:[auU]|-auth|-[a-z-]{0,6}user)(?:BLANK|=)?QUOTE[^\s\"']{1,64}?[:%]",
+        ),
+        (r"redis-cli|ldap[a-z]{3,9}", "-[awy]BLANK"),
+        ("openssl", r"-pass\w{0,3}BLANKpass:"),
     )
 )
+
+
+def _commands(blank: str, gap: str, word: str, quote: str, secret: str) -> str:
+    parts = {"BLANK": blank, "GAP": gap, "WORD": word, "QUOTE": quote, "SECRET": secret}
+    return re.sub("|".join(parts), lambda name: parts[name[0]], _COMMANDS)
+
+
+# The words of a command as a shell reads them; as quoted texts in a list, with names between them;
+# and as texts that are joined by "\x1f".
+_SHELL = (
+    r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+",
+    r"[\"']?",
+    r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+)",
+)
+_IN_SHELL = _commands(r"\s", r"\s{1,9}+", *_SHELL)
+_CLOSE, _COMMA = r"\\{0,3}[\"']", r"\s{0,20},\s{0,20}"
+_NAMES = rf"{_COMMA}(?>(?:[\w.]{{1,64}}{_COMMA}){{0,8}})"
+_TEXT = rf"(?:[^\"'\\\n]++|{_CLOSE}(?!\s{{0,20}}[\],)])|\\(?!\\{{0,2}}[\"']))"
+_QUOTED_SECRET = rf"(?:(?<![\"'])|(?!-))(?=[^\s\"'](?:[^\"'\n]|'\w){{3}})(?>{_TEXT}+)"
+_NEXT = f"{_CLOSE}{_COMMA}{_CLOSE}"
+_IN_LIST = _commands(_NEXT, f"{_CLOSE}{_NAMES}{_CLOSE}", f"(?>{_TEXT}*)", "", _QUOTED_SECRET)
+_JOINED_SECRET = r"(?:(?<!\x1f)|(?!-))(?=[^\s\x1f]{4})[^\x1f]++"
+_IN_DATA = _commands(r"\x1f", r"\x1f", r"[^\x1f]*+", "", _JOINED_SECRET)
 _PLACED = (
     ("private", "private_key", _PRIVATE_KEY),
     ("static key", "private_key", _PRIVATE_KEY),
@@ -273,7 +296,9 @@ def redact(text: str) -> str:
             if word in lower:
                 text = _mark_after(pattern, kind, text)
     if " -" in lower and _compiled(r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)").search(text):
-        text = _mark_after(_COMMANDS, "password", text)
+        text = _mark_after(_IN_SHELL, "password", text)
+    if "-" in lower and _compiled(r"[\"'],\s{0,20}\\{0,3}[\"']-[aApPUuwy-]").search(text):
+        text = _mark_after(_IN_LIST, "password", text)
     return _mark_tokens(text, long) if long else text
 
 
@@ -374,7 +399,13 @@ def redact_data(value: Any, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         # The argument after an option, as in ["--password", …], is named by it.
         options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
-        return [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
+        items = [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
+        # The arguments of a command, if one of them is an option.
+        line = "\x1f".join([one if isinstance(one, str) else "" for one in items])
+        if "\x1f-" not in line or line.count("\x1f") >= len(items):
+            return items
+        marked = _mark_after(_IN_DATA, "password", line).split("\x1f")
+        return [clean or one for one, clean in zip(items, marked, strict=True)]
     return value
 
 
