@@ -176,7 +176,7 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
 PATTERNS = [
     *(redaction._begun(form) for _, form in redaction._issued()),
     *(row[-1] for row in (*redaction._PLACED, *redaction._IN_LONG, *redaction._WITH_NAME)),
-    redaction._COMMANDS,
+    *(redaction._IN_SHELL, redaction._IN_LIST, redaction._IN_DATA),
     *(redaction._ASSIGNED, redaction._KEYED, redaction._QUOTED, redaction._RUN),
 ]
 

@@ -49,7 +49,8 @@ class UnknownName(UsageError):
         self.known: tuple[str, ...] = tuple(known)
         near = get_close_matches(str(name), known, 1, 0.7)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
-        super().__init__(f"no {kind} is called {name!r}{meant}; there are: {', '.join(known)}")
+        there = ", ".join(known) or "none"
+        super().__init__(f"no {kind} is called {name!r}{meant}; there are: {there}")
 
 
 def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> None:

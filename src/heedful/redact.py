@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
 from functools import cache, lru_cache
 from itertools import groupby
 from math import log2
@@ -148,6 +147,7 @@ _PHRASE = (
     r"|please|your|this|are|was|will|can|too|new|from|enter|see|user|use|is|to|of|in|or|by|on|if|it"
     r"|as|no|be|only|same|string|none|invalid|incorrect|wrong|failed)\b)[a-zA-Z -]++"
 )
+_USER = r"-(?:[auU]|-auth|-[a-z-]{0,6}user)(?:BLANK|=)?QUOTE[^\s\"']{1,64}?[:%]"
 # Programs, and their option for a password. The arguments before the option are skipped; without
 # the option they are the match, so that no argument is read twice.
 _COMMANDS = "|".join(
@@ -156,10 +156,7 @@ _COMMANDS = "|".join(
         (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
         (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", "-p(?:BLANK)?"),
         ("sqlcmd|zip", "-P(?:BLANK)?"),
-        (
-            "curl|https?|smbclient",
-            r"-(?:[auU]|-auth|-[a-z-]{0,6}user)(?:BLANK|=)?QUOTE[^\s\"']{1,64}?[:%]",
-        ),
+        ("curl|https?|smbclient", _USER),
         (r"redis-cli|ldap[a-z]{3,9}", "-[awy]BLANK"),
         ("openssl", r"-pass\w{0,3}BLANKpass:"),
     )
@@ -171,14 +168,10 @@ def _commands(blank: str, gap: str, word: str, quote: str, secret: str) -> str:
     return re.sub("|".join(parts), lambda name: parts[name[0]], _COMMANDS)
 
 
-# The words of a command as a shell reads them; as quoted texts in a list, with names between them;
-# and as texts that are joined by "\x1f".
-_SHELL = (
-    r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+",
-    r"[\"']?",
-    r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+)",
-)
-_IN_SHELL = _commands(r"\s", r"\s{1,9}+", *_SHELL)
+# The words of a command in a shell, in quotes in a list (between names), and joined by "\x1f".
+_WORD_IN_SHELL = r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+"
+_SECRET_IN_SHELL = r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+)"
+_IN_SHELL = _commands(r"\s", r"\s{1,9}+", _WORD_IN_SHELL, r"[\"']?", _SECRET_IN_SHELL)
 _CLOSE, _COMMA = r"\\{0,3}[\"']", r"\s{0,20},\s{0,20}"
 _NAMES = rf"{_COMMA}(?>(?:[\w.]{{1,64}}{_COMMA}){{0,8}})"
 _TEXT = rf"(?:[^\"'\\\n]++|{_CLOSE}(?!\s{{0,20}}[\],)])|\\(?!\\{{0,2}}[\"']))"
@@ -253,13 +246,10 @@ _KEYED = (
     r"(?=[\w+/~-]{20})(?=[\w+/~-]{0,60}\d)(?:[\w-]{44}(?![\w-])|[0-9A-Za-z]{64}|[0-9a-fA-F]{32,}"
     r"|(?=[\w+/~-]{0,60}[a-z])(?=[\w+/~-]{0,60}[A-Z])[\w+/~-]{20,}+={0,2})(?>(?:[\w+/~%=-]|\.\w)*)"
 )
+_NETRC = r"(machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)(?![{$[]|passw)\S{4,}"
 _WITH_NAME = (  # only with the name of a secret
     ("", "assigned", _CALLED),
-    (
-        "login",
-        "password",
-        r"(machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)(?![{$[]|passw)\S{4,}",
-    ),
+    ("login", "password", _NETRC),
     ("=", "assigned", _COMPARED),
     ("-", "password", _OPTION),
     ("password", "password", _SQL),
@@ -299,12 +289,7 @@ def redact(text: str) -> str:
         text = _mark_after(_IN_SHELL, "password", text)
     if "-" in lower and _compiled(r"[\"'],\s{0,20}\\{0,3}[\"']-[aApPUuwy-]").search(text):
         text = _mark_after(_IN_LIST, "password", text)
-    return _mark_tokens(text, long) if long else text
-
-
-def _mark_tokens(text: str, long: Collection[str]) -> str:
-    run = _compiled(_RUN)
-    if _forms()[0].search("\n".join([word for word in long if run.search(word)])):
+    if _forms()[0].search("\n".join(filter(_compiled(_RUN).search, long))):
         text = _mark_issued(text)
     if _compiled(_QUOTED).search("\n".join(long)):
         text = _compiled(_QUOTED).sub(_mark_random, text)

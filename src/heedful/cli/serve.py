@@ -28,6 +28,7 @@ from heedful.cli.output import answer, columns, counted, emit, following, say, s
 from heedful.compat.guardrails import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import KEY
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.reflect import Patience
@@ -83,8 +84,7 @@ async def _serve(values: config.Settings) -> None:
                 todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
                 raise UsageError(f"{what}; {todo}")
             if values.key_required and not has_key:
-                todo = "heedful key create makes one"
-                raise UsageError(f"a key is required and there is none; {todo}")
+                raise UsageError("a key is required and there is none; try heedful key create")
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
@@ -95,7 +95,7 @@ async def _serve(values: config.Settings) -> None:
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
                 limit_logs()
-                hello = _hello(values, setup, url, has_key)
+                hello = await _hello(values, setup, url, has_key)
                 gc.freeze()
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 await listen(app, listener, values.drain, lambda: show(hello))
@@ -176,11 +176,14 @@ def _limits(values: config.Settings) -> dict[str, Any]:
     return {"enabled": values.reflection_enabled, "mode": values.reflection_mode, "patience": when}
 
 
-def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
+async def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
     from heedful import __version__
 
+    pinned = {pin for pins in values.pins.values() for pin in pins if pin.startswith(KEY)}
+    found = [(pin, await setup.store.read(Scope(), keys.find, pin[len(KEY) :])) for pin in pinned]
     facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}
     facts |= {"model": setup.model, "judge": values.judge, "doubt": config.doubt(values)}
+    facts |= {"pins": values.pins, "found": found}
     then = following("key", "create", "--name", "NAME", db=values.db)
     return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 
@@ -258,12 +261,9 @@ def worker(
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     limit_logs()
     config.look_here()
-    limits: dict[str, Any] = {
-        "loops": dict(map(_loop, drives or ())),
-        "unused_for": None if unused_for is None else config.seconds("--unused-for", unused_for),
-        "keep": keep,
-        **_limits(values),
-    }
+    limits = _limits(values) | {"loops": dict(map(_loop, drives or ())), "keep": keep}
+    if unused_for is not None:
+        limits["unused_for"] = config.seconds("--unused-for", unused_for)
     names = [one.strip() for one in queues.split(",") if one.strip()]
     for name in set(names).difference(QUEUES):
         raise UnknownName("queue", name, QUEUES)
@@ -373,7 +373,7 @@ def _document(key: keys.Key) -> dict[str, Any]:
 @service_keys.command()
 def create(
     name: Annotated[str, Option(help="A name for the user of the key.")],
-    may: Annotated[config.Texts, Option(help="The permissions, as below. [read,write]")] = None,
+    may: Annotated[config.Texts, Option(help="The permissions, as below. [recall,write]")] = None,
     project: Annotated[config.Texts, Option(help="A project; may be repeated. [all]")] = None,
     expires: Annotated[str | None, Option(help="Time until it expires: 12h, 90d. [never]")] = None,
 ) -> int:
@@ -384,7 +384,7 @@ def create(
     keys and the audit.
     """
     until = None if expires is None else time.time() + config.seconds("--expires", expires)
-    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
+    rights = [one.strip() for part in may or ["recall,write"] for one in part.split(",")]
     given: dict[str, Any] = {"projects": project or [], "may": rights, "expires": until}
 
     def make(store: Store, scope: Scope) -> Awaitable[tuple[keys.Key, str]]:

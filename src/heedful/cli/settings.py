@@ -147,10 +147,14 @@ def settings(**options: Any) -> Settings:
         problems = dict[str, str]()  # the first problem of each setting
         for one in error.errors():
             name = str(one["loc"][0])
-            what = f" is {wrong(one, POLICY if name == 'policy' else '')}"
+            inside = "".join(f": {part!r}" for part in one["loc"][2:])
+            what = f"{inside} is {wrong(one, POLICY if name == 'policy' else '')}"
             if one["type"] == "extra_forbidden":
                 what = f": there is no such setting; there are: {', '.join(Settings.model_fields)}"
-            problems.setdefault(name, f"{_place(name, places)}{what}")
+            place = [place for place, values in places.items() if name in values][-1]
+            words = {"field": name, "FIELD": name.upper(), "older": OLDER.get(name)}
+            place = place.format(option=name.replace("_", "-"), **words)
+            problems.setdefault(name, f"{place}{what}")
         raise UsageError("; ".join(problems.values())) from error
 
 
@@ -170,12 +174,6 @@ def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         f"{PREFIX}{{FIELD}} in the environment": {k: v for k, v in variables.items() if v},
         "--{option}": {name: value for name, value in options.items() if value is not None},
     }
-
-
-def _place(field: str, places: Mapping[str, Mapping[str, Any]]) -> str:
-    place = [place for place, values in places.items() if field in values][-1]
-    names = {"FIELD": field.upper(), "option": field.replace("_", "-"), "older": OLDER.get(field)}
-    return place.format(field=field, **names)
 
 
 def wrong(error: Any, allowed: str = "") -> str:
@@ -335,9 +333,8 @@ def embedder_of(values: Settings) -> Embedder | None:
 
 def by_meaning(values: Settings) -> bool:
     """Return True if recall compares meanings; `auto` needs installed packages and weights."""
-    if values.embedder != "auto":
-        return values.embedder == "minilm"
-    return embedder_here(values.cache)
+    wanted = values.embedder
+    return wanted == "minilm" or (wanted == "auto" and embedder_here(values.cache))
 
 
 # How many labelled pairs of answers each judge ranked right, and how many there were.

@@ -33,11 +33,7 @@ ATTRIBUTES = "allowed count edition field id kind quota source state".split()
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """An error as RFC 9457 describes it; `fields` are further members of the JSON object.
-
-    >>> Problem(428, "precondition_required", "send If-Match").code
-    'precondition_required'
-    """
+    """An error as RFC 9457 describes it; `fields` are further members of the JSON object."""
 
     status: int
     code: str
@@ -94,8 +90,6 @@ def _typed(error: errors.HeedfulError) -> Problem:
             detail = "the store of the service failed; the log has the error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
-        case _:
-            pass
     return Problem(status, code, detail, headers, fields)
 
 
@@ -109,7 +103,8 @@ def _invalid(error: RequestValidationError) -> Problem:
     for one in error.errors():
         pointer = "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p)))
         empty = (one["loc"], one["type"]) == (("body",), "missing")
-        said = "a JSON object is needed" if empty else redact(str(one["msg"]))
+        message = redact(str(one["msg"]).removeprefix("Value error, "))
+        said = "a JSON object is needed" if empty else message
         wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
     first = "{in}{pointer}: {detail}".format(**wrong[0])
     return Problem(422, "invalid_request", first, fields={"errors": wrong})

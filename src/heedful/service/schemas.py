@@ -58,7 +58,7 @@ def _loop_name(loop: str) -> str:
 
 def _no_key(source: str) -> str:
     if source.startswith(trust.KEY):  # it would count against the quota of that key
-        raise ValueError("the service itself adds the key")
+        raise ValueError("source may not begin with `key:`: the service itself adds the key")
     return source
 
 

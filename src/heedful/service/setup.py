@@ -140,5 +140,5 @@ class Setup(Resources):
             elif pin in self.checks:
                 checks.append(pin)
             else:
-                raise UnknownName("pinned check", pin, sorted(self.checks))
+                raise UnknownName("check of [checks] in heedful.toml", pin, sorted(self.checks))
         return Pinned(tuple(checks), tuple(goals), frozenset(keys))

@@ -219,7 +219,7 @@ async def _check(spec: Spec, setup: Setup) -> Check:
     name = spec["name"]
     if name in setup.checks:
         given = {key: value for key, value in spec.items() if key != "name"}
-        require(not given, f"arguments of check {name!r}", given, "left out: the operator set them")
+        require(not given, f"check {name!r}", given, "without arguments: the operator set them")
         return setup.checks[name]
     if name in CRITICS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))

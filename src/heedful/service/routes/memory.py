@@ -31,6 +31,7 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
+ETag = Annotated[str | None, Header(description="The ETag of the lesson.", max_length=200)]
 Word = Annotated[str, Query(max_length=200)]
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
@@ -51,8 +52,7 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         if unusable := sorted(ALONE & body.model_fields_set):
             value = getattr(body, unusable[0])
             raise InvalidInput(unusable[0], value, "left out if a loop is given")
-        tell: ranking.Tell = "examples" if turns else "both"
-        briefing = await memory.brief(body.task, body.loop, tell=tell)
+        briefing = await memory.brief(body.task, body.loop, tell="examples" if turns else "both")
         # Recorded before the prompt that may cause an outcome.
         await caller.write(loops.brief, body.loop, briefing)
         told = briefing.plain()
@@ -74,8 +74,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     has reported none of its attempts, or has reached the number of outcomes that count in a day.
     """
     known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
-    end = lesson.Outcome(body.loop, *known)
-    await caller.write(exposures.remember, (), outcome=end)
+    await caller.write(exposures.remember, (), outcome=lesson.Outcome(body.loop, *known))
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
@@ -180,13 +179,7 @@ async def one(id: Id, caller: Reading, response: Response) -> Document:
 
 @lessons.patch("/reflections/{id}")
 async def edit(
-    id: Id,
-    body: schemas.LessonEdit,
-    caller: Approving,
-    response: Response,
-    if_match: Annotated[
-        str | None, Header(description="The ETag of the lesson.", max_length=200)
-    ] = None,
+    id: Id, body: schemas.LessonEdit, caller: Approving, response: Response, if_match: ETag = None
 ) -> Document:
     """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
@@ -242,9 +235,7 @@ async def rule(
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
     caller.record(f"quarantine.{ruling}", str(id), why=body.why)
-    held = caller.memory.quarantine
-    decide = held.release if ruling == "release" else held.reject
-    await decide([id], by=caller.by, why=body.why)
+    await getattr(caller.memory.quarantine, ruling)([id], by=caller.by, why=body.why)
     state = "candidate" if ruling == "release" else "retired"
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
