@@ -165,6 +165,14 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     assert "stopped; the store is closed" in service.said
 
 
+def test_it_says_what_is_pinned_and_what_cannot_match(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_PINS", '{"default/*": ["key:0cb7fbdbffce"]}')
+    service = Service(tmp_path)
+    assert service.end() == 0
+    for told in ("pins   1 pattern", "default/* in pins has fewer", "names key:0cb7fbdbffce"):
+        assert told in service.said
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
@@ -241,7 +249,7 @@ def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     said = commands(tmp_path, monkeypatch)
     text = said("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
-    assert "me may read, write in a of tenant default; this key is not shown again" in text
+    assert "me may recall, write in a of tenant default; this key is not shown again" in text
     key = text.splitlines()[0]
     assert key.rpartition("_")[0] in said("key", "list")
     strange = said("key", "revoke", key, "--tenant", "acme", code=3)  # it is another tenant's

@@ -344,8 +344,7 @@ class _Response:
     def log(self, metrics: Any, seconds: float) -> None:
         """Count and log the request, without its path, which may contain private data."""
         scope, route = self._scope, self.route
-        known = "route" in scope and scope["method"] in telemetry.METHODS
-        method = scope["method"] if known else "(any)"
+        method = scope["method"] if scope["method"] in telemetry.METHODS else "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
         caller = scope["state"].get("caller")

@@ -90,6 +90,8 @@ def _typed(error: errors.HeedfulError) -> Problem:
             detail = "the store of the service failed; the log has the error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
+        case _:
+            pass
     return Problem(status, code, detail, headers, fields)
 
 

@@ -129,10 +129,9 @@ async def create(
     quarantine; `entry` is its id there, and `release` releases it. If the memory is full of more
     valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
     """
-    pair, sender = None, caller.actor.via or f"key:{caller.key.name}"
+    sender = caller.actor.via or f"key:{caller.key.name}"
     trust = "tool" if body.source else source_trust(sender, await caller.memory.stated_trust())
-    if body.example is not None:
-        pair = lesson.Example(**body.example.model_dump(), context=body.context)
+    pair = (given := body.example) and lesson.Example(**given.model_dump(), context=body.context)
     answer = await caller.memory.remember(
         **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
@@ -214,9 +213,8 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, why=body.why)
-    removed = await caller.memory.quarantine.revoke(
-        body.source, by=caller.by, why=body.why, dry_run=body.dry_run
-    )
+    remove = caller.memory.quarantine.revoke
+    removed = await remove(body.source, by=caller.by, why=body.why, dry_run=body.dry_run)
     return {"source": body.source, "revoked": not body.dry_run, **asdict(removed)}
 
 
