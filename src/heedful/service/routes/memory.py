@@ -129,9 +129,10 @@ async def create(
     quarantine; `entry` is its id there, and `release` releases it. If the memory is full of more
     valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
     """
-    sender = caller.actor.via or f"key:{caller.key.name}"
+    pair, sender = None, caller.actor.via or f"key:{caller.key.name}"
     trust = "tool" if body.source else source_trust(sender, await caller.memory.stated_trust())
-    pair = (given := body.example) and lesson.Example(**given.model_dump(), context=body.context)
+    if body.example is not None:
+        pair = lesson.Example(**body.example.model_dump(), context=body.context)
     answer = await caller.memory.remember(
         **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
