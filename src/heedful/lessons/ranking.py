@@ -145,8 +145,8 @@ def worth(match: Match, now: float = 0.0) -> float:
 def _likeness(match: Match) -> tuple[str, float, float]:
     """Return how a match is like the task: the measure, its value, and the least for a prompt."""
     if match.cosine is None:
-        return "share of words", match.overlap, PROMPT_WORDS
-    return "cosine", match.cosine, PROMPT_COSINE
+        return "share of words", match.overlap, 0.0 if match.own else PROMPT_WORDS
+    return "cosine", match.cosine, 0.0 if match.own else PROMPT_COSINE
 
 
 def _nearness(match: Match) -> float:
