@@ -67,6 +67,7 @@ BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
+GUESS = "no loop has mended it; accepted answers are told instead"
 _WORD = re.compile(r"\w+")
 
 
@@ -246,6 +247,10 @@ def choose_for_loop(
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
+    if sum(bool(match.example.accepted and _nearness(match)) for match in usable) >= SHOWN:
+        guesses = [one for one in rules if not one.verified and one.cause and not one.cause.mended]
+        missed += [(rule, GUESS) for rule in guesses]
+        rules = [rule for rule in rules if rule not in guesses]
     advice = any(not match.example.accepted for match in (*rules, *usable))
     # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
     failing = any(match.cause for match in found)
