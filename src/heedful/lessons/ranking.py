@@ -67,7 +67,6 @@ BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
-GUESS = "no loop has mended it; accepted answers are told instead"
 _WORD = re.compile(r"\w+")
 
 
@@ -179,13 +178,12 @@ def choose(
     advice: bool = False,
     seed: int = 0,
     rules: Sequence[Match] = (),
-    firsts: bool = False,
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
-    With `firsts`, first answers that were accepted count as verified. The first `RULES` of the
-    `rules` come before them and are not counted among them. Other matches that are not near enough,
-    or are quarantined, are left out. Lessons without an accepted output are included only with
+    Its own examples count as verified. The first `RULES` of the `rules` come before the matches and
+    are not counted among them. Other matches that are not near enough, or are quarantined, are left
+    out. Lessons without an accepted output are included only with
     `advice`; then the result of `as_text` with this `seed` must fit into the budget. A match that
     would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
@@ -198,7 +196,7 @@ def choose(
     unverified = 0
     for one in (*rules, *near):
         among, most = (told, RULES) if one.cause else (chosen, SHOWN)
-        doubtful = not (one.cause or one.verified or (firsts and one.kind == "example"))
+        doubtful = not (one.cause or one.verified or one.own)
         if len(among) == most or (doubtful and unverified == UNVERIFIED):
             continue
         turns = as_messages(more := [*told, *chosen, one])
@@ -247,14 +245,8 @@ def choose_for_loop(
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
-    if sum(bool(match.example.accepted and _nearness(match)) for match in usable) >= SHOWN:
-        guesses = [one for one in rules if not one.verified and one.cause and not one.cause.mended]
-        missed += [(rule, GUESS) for rule in guesses]
-        rules = [rule for rule in rules if rule not in guesses]
     advice = any(not match.example.accepted for match in (*rules, *usable))
-    # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
-    failing = any(match.cause for match in found)
-    chosen = choose(usable, now=now, advice=advice, rules=rules, firsts=failing)
+    chosen = choose(usable, now=now, advice=advice, rules=rules)
     shown = {match.example.digest for match in chosen if match.example.accepted}
     full = tell == "rules" or len(shown) == SHOWN
     for n, match in enumerate(chosen):
