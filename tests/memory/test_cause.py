@@ -185,10 +185,11 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(mended, own, exampl
 @pytest.mark.both
 async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_other_key(store):
     memory = Memory(store, holdout=0.0)
-    options: dict[str, Any] = {"checks": [severity], "memory": memory, "store": store}
+    options: dict[str, Any] = {"checks": [severity], "memory": memory, "memory_key": "K"}
     seen = []
     for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
-        await run(task, generate=lambda task, hint, answer=answer: answer, memory_key="K", **options)
+        generate = functools.partial(lambda answer, task, hint: answer, answer)
+        await run(task, generate=generate, store=store, **options)
         for key in "KJ":
             briefing = await memory.brief("the page after checkout is blank", "", memory_key=key)
             seen.append(bool(briefing.examples))

@@ -270,7 +270,7 @@ class Match:
     those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
     examples that are quarantined. `cause` is set if the memory key of a loop found the lesson;
     then `worked` is the output that broke the rule and what was accepted, unless they are long.
-    `own` is true if loops of the memory key that asks broke rules, and one of them made the example.
+    `own` is true if the loop that asks has the memory key of the example, and the key has rules.
     """
 
     id: int

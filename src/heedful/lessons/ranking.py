@@ -77,14 +77,13 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
     lessons win.
     """
-    related = []
-    for one in _with_overlap(task, found):
-        similar = one.cosine is not None and one.cosine >= COSINE
-        if similar or one.coverage >= COVERAGE or _nearness(one):
-            related.append(one)
-    related.sort(key=lambda match: _order(match.relevance, match, now))
+    related = [
+        one
+        for one in _with_overlap(task, found)
+        if (one.cosine or 0.0) >= COSINE or one.coverage >= COVERAGE or _nearness(one)
+    ]
     distinct: dict[tuple[str, str], Match] = {}
-    for match in related:
+    for match in sorted(related, key=lambda match: _order(match.relevance, match, now)):
         distinct.setdefault((match.example.task, match.example.accepted or match.lesson), match)
     return list(distinct.values())[:limit]
 
@@ -93,9 +92,8 @@ def _with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
     """Yield the matches; those without a cosine get the overlap of their words with the task."""
     asked = frozenset(words(task))
     for match in found:
-        overlap = 0.0
-        if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
-            overlap = len(asked & said) / sqrt(len(asked) * len(said))
+        said = frozenset(words(match.example.task)) if match.cosine is None else frozenset()
+        overlap = len(asked & said) / sqrt(len(asked) * len(said) or 1)
         yield replace(match, overlap=overlap) if overlap else match
 
 
@@ -499,19 +497,17 @@ def _chance(*names: str | int) -> float:
 
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
-) -> tuple[Exposure, ...]:
-    """Return an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
+) -> Iterator[Exposure]:
+    """Yield an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
     pooled = share > 0 and is_pooled(seed, loop)
-    exposures = []
     for lesson, ids in examples.items():
         shown = not is_withheld(seed, loop, lesson, share)
         digest = lesson.partition("/")[2]
         seen = tuple(dict.fromkeys(ids)) if shown else ()
-        exposures.append(Exposure(lesson, loop, shown, digest, share, pooled, seen))
-    return tuple(exposures)
+        yield Exposure(lesson, loop, shown, digest, share, pooled, seen)
 
 
 def outcome_of(loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()) -> Outcome:
