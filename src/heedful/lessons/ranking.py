@@ -33,7 +33,7 @@ BUDGET = 600  # tokens: about 2,300 characters of English
 # 200 questions about other things, 8 % share 0.30 of their words with one of 370 lessons.
 COSINE = 0.42
 COVERAGE = 0.30
-# A prompt takes only what is nearer, because a wrong example is worse than none: by vectors, or
+# A prompt takes only what is nearer, or `own`: a wrong example is worse than none. By vectors, or
 # without vectors by the cosine of the two sets of words. Measured on the tasks of
 # examples/house_rules. By vectors: the nearest task of the same family is at 0.57 or above, 1.7 %
 # of the tasks of other families are above 0.45, and none of 100 questions about other things is
@@ -179,11 +179,11 @@ def choose(
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
-    Its own examples count as verified. The first `RULES` of the `rules` come before the matches and
+    Examples that are `own` count as verified. The first `RULES` of the `rules` come before them and
     are not counted among them. Other matches that are not near enough, or are quarantined, are left
-    out. Lessons without an accepted output are included only with
-    `advice`; then the result of `as_text` with this `seed` must fit into the budget. A match that
-    would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    out. Lessons without an accepted output are included only with `advice`; then the result of
+    `as_text` with this `seed` must fit into the budget. A match that would exceed `budget` tokens
+    is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]
