@@ -240,6 +240,9 @@ def choose_for_loop(
             rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
     alike += [replace(match, cause=None) for match in rules[RULES:] if match.verified]
+    # The example of a rule comes with the rule, unless its task is similar.
+    worked = {match.worked.digest for match in rules[:RULES] if match.worked}
+    alike = [replace(one, own=one.own and one.example.digest not in worked) for one in alike]
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
