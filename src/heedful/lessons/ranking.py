@@ -508,9 +508,8 @@ def draw_exposures(
     pooled = share > 0 and is_pooled(seed, loop)
     for lesson, ids in examples.items():
         shown = not is_withheld(seed, loop, lesson, share)
-        digest = lesson.partition("/")[2]
         seen = tuple(dict.fromkeys(ids)) if shown else ()
-        yield Exposure(lesson, loop, shown, digest, share, pooled, seen)
+        yield Exposure(lesson, loop, shown, lesson.partition("/")[2], share, pooled, seen)
 
 
 def outcome_of(loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()) -> Outcome:

@@ -519,10 +519,8 @@ async def write_lessons(
         replace(each, space=vectors[text][0], vector=vectors[text][1])
         for each, text in zip(lessons, texts, strict=True)
     ]
-    most = memory.max_entries or 0
-    return await memory.store.write(
-        memory.scope, work, *key, embedded, most=most, quota=memory.quota
-    )
+    bounds = {"most": memory.max_entries or 0, "quota": memory.quota}
+    return await memory.store.write(memory.scope, work, *key, embedded, **bounds)
 
 
 class Quarantine:
