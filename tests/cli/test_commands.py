@@ -47,7 +47,6 @@ GOOD = {
         "loop r/stopped is open", "loop rule by why decisions until verdict reasons feedback lifted"
     ),
     "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
-    "model list": ("Apache-2.0", "weights"),
     "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
     "key list": ("this tenant has no key", "keys"),
     "audit list": ("nothing was done in this tenant yet", "audit"),

@@ -51,7 +51,7 @@ GROUPS = {
     },
     "Set up and serve": {
         "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
-        "model": ("doctor:models", "Fetch and list the weights of embedded models."),
+        "model": ("doctor:models", "Fetch the weights of embedded models."),
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
         "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),

@@ -18,12 +18,12 @@ from heedful.checks.critique import calibrate
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, columns, drive, emit
+from heedful.cli.output import Table, answer, drive
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
-from heedful.models import FORMS, weights
+from heedful.models import weights
 from heedful.store import POSTGRES, episodes, search, shown
 from heedful.store.store import Db
 
@@ -153,7 +153,7 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
 
 
 models: Typer = group()
-Name = Annotated[str | None, Argument(help="A name from heedful model list.")]
+Name = Annotated[str | None, Argument(help="A name of weights: embedded, minilm …")]
 
 
 @models.command()
@@ -166,19 +166,6 @@ def fetch(
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     path = drive(weights.fetch(one, path=source, cache=values.cache, progress=output.fetched))
     return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
-
-
-@models.command("list")
-def list_models() -> int:
-    """List the weights that heedful can fetch, and the ways to name other models."""
-    folder = config.settings().cache or weights.default_cache()
-    rows = [
-        {"name": one.name, "is": one.about, "licence": one.licence, "MB": one.size // 1_000_000}
-        | {"fetched": one.cached(folder).is_file()}
-        for one in weights.known()
-    ]
-    then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
-    return emit(rows, columns("name is licence MB fetched"), key="weights", text=3, then=then)
 
 
 judges: Typer = group()

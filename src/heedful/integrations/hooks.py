@@ -432,7 +432,6 @@ async def _stop(at: _Moment) -> Reply:
     failed, answer = False, None
     if at.settings.stop and not busy:
         failed, answer = await _judge(at)
-    await at.run.host.guarded("settle what was shown", at.run.settle(), None)
     learns = failed or not at.agent.event_of("end")
     return Reply(answer, "study" if learns else "", at.run.id)
 

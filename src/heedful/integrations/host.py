@@ -244,7 +244,8 @@ class HostRun:
         if not open_:
             return
         held = await self.events()
-        began = {one.get("call"): one["at"] for one in held if one["type"] == "tool_call"}
+        calls = [one for one in held if one["type"] == "tool_call" and one["call"]]
+        began = {one["call"]: one["at"] for one in calls}
         failed = [
             (began.get(one.get("call"), one["at"]), _digests(one)) for one in held if one["error"]
         ]
@@ -306,7 +307,7 @@ class HostRun:
         again = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
         useful = [one for one in again if MENDED in one["text"] or one["trust"] == "operator"]
         lessons = {one["id"]: one["text"] for one in useful[:LESSONS]}
-        return _facts(Seen(0), lessons, await self._announce(list(lessons)))
+        return _facts(Seen(0), lessons, frozenset(lessons))  # no opportunity yet to make an error
 
     async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)

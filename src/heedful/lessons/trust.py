@@ -115,11 +115,7 @@ class RevocationResult:
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
-    """Return the lowest of these levels of trust. Raises InvalidInput.
-
-    >>> lowest_trust(["operator", "tool", "model"])
-    'tool'
-    """
+    """Return the lowest of these levels of trust. Raises InvalidInput."""
     trusts = tuple(trusts)
     for trust in trusts:
         check_trust(trust)
@@ -183,9 +179,6 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     """Return the trust of a source; a tool or program without a statement has that of `tool`.
 
     What came through a key of a service has no more trust than a tool without a statement.
-
-    >>> source_trust("program:pytest", {"tool": "measured"})
-    'measured'
     """
     if not _SOURCE.fullmatch(source):
         return "external"

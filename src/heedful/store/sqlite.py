@@ -49,7 +49,7 @@ class Place:
         self.opened = self.opened or here
         if found is None or here != self.opened:
             what = "replaced" if found else "deleted"
-            todo = "move the file back, or restart what uses it"
+            todo = "move it back; for a new one, stop heedful, delete -wal and -shm beside it"
             raise errors.StoreUnavailable(f"{self.path} was {what} while it was open; {todo}")
         if not found.st_size:
             raise errors.StoreCorrupt(f"{self.path} is empty, not a database; {RESTORE}")
@@ -140,7 +140,13 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         values.append(None)
         with _Savepoint(db, job):
             values[-1] = job.work(db)
-    db.check()
+    try:
+        db.check()
+    except errors.StoreUnavailable:
+        db.execute("rollback")
+        with suppress(sqlite3.Error):  # SQLite would write a log into another file at this path
+            db.execute("pragma wal_checkpoint(truncate)")
+        raise
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
         if not job.done():

@@ -290,6 +290,7 @@ async def hook(agent: schemas.Name, event: dict[str, schemas.Plain], caller: Wri
     No command runs here, and no file that the event names is read. A job learns from the session
     later; the key is a source of what it teaches.
     """
+    caller.needs("read", "recall")  # what it answers are lessons
     name, host = str(event.get("hook_event_name", "")), Host(memory=caller.memory)
     reply = await hooks.reply(name, event, host, agent=agent)
     if reply.work:
