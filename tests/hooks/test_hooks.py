@@ -226,6 +226,31 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
     assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
 
 
+def test_hooks_of_a_user_take_nothing_from_a_cloned_project(folder: Path) -> None:
+    stated = (
+        f'db = "{folder}/theirs.db"\n[hook]\nstop = ["touch ran"]\n[trust]\ntool = "measured"\n'
+    )
+    (folder / "heedful.toml").write_text(stated)
+    (folder / "heedful.db").write_bytes(b"shipped with the clone")
+    stops = json.dumps({"session_id": "one", "cwd": str(folder)}).encode()
+    assert send(folder, "Stop", stops, "--user") == (0, "", "")
+    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR), "--user") == (0, "", "")
+    assert (log(folder), sorted(one.name for one in folder.iterdir())) == (
+        [],
+        [".git", "heedful.db", "heedful.toml"],
+    )
+    assert (folder.parent / ".heedful" / "heedful.db").exists()
+    send(folder, "Stop", stops)
+    assert (folder / "ran").exists()
+
+
+async def test_the_user_hears_at_the_start_of_what_waits(memory: Memory) -> None:
+    await memory.remember("page", "a text of a tool", trust="tool")
+    made = await tell(memory, "start", source="startup")
+    assert made.answer is not None
+    assert "1 lessons wait" in made.answer["systemMessage"]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "toml", "env", "why"),
     [

@@ -55,7 +55,7 @@ def install(
     """
     if agent != plans.AGENT:
         raise UsageError(f"heedful writes no settings of {agent}; docs/coding-agents.md shows them")
-    wanted = plans.hooks(plans.command(user or plugin is not None), http)
+    wanted = plans.hooks(plans.command(user or bool(plugin)), http, user or bool(plugin))
     changes = [plans.plan_install(plans.settings_path(user), wanted)]
     if plugin is not None:
         changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")

@@ -1,4 +1,4 @@
-"""The hook process: `heedful-hook EVENT [--agent NAME] [--strict]` answers one event.
+"""The hook process: `heedful-hook EVENT [--agent NAME] [--user]` answers one event.
 
 It starts for each event, so it imports neither Typer nor pydantic nor Rich, and reads the settings
 by itself. Whatever goes wrong, the agent works on: nothing is printed, the exit code is 0, and the
@@ -11,17 +11,19 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from heedful.errors import HeedfulError, UsageError
+from heedful.errors import HeedfulError, UsageError, check_options
 from heedful.redact import redact
 from heedful.store import DATABASE, own_db, prepare, read_table, repository
 
-USAGE = "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own name of it"
+USAGE = "usage: heedful-hook EVENT [--agent NAME] [--user] [--strict]; EVENT is the agent's name"
 # Claude Code blocks an action if a hook exits with 2, so a wrong call exits with 1.
 WRONG = 1
 # Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes of the log.
@@ -35,15 +37,15 @@ TABLES = ("trust", "hook")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer one event on standard input; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    strict = "--strict" in words
-    words = [word for word in words if word != "--strict"]
+    strict, user = "--strict" in words, "--user" in words
+    words = [word for word in words if word not in ("--strict", "--user")]
     agent, work = (_option(words, name) for name in ("--agent", "--work"))
     if len(words) != 1 or words[0].startswith("-"):
         print(USAGE, file=sys.stderr)
         return WRONG
     try:
         with suppress(KeyboardInterrupt):
-            _answer(words[0], agent or "claude-code", work, strict)
+            _answer(words[0], agent or "claude-code", work, strict, user)
     except Exception as error:  # the edge to the agent, which must not fail by us
         said = " ".join(redact(str(error)).split()) if isinstance(error, HeedfulError) else ""
         _log(f"{words[0]}: {type(error).__name__}: {said}".rstrip(": "))
@@ -55,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
     gc.disable()  # the process ends before there is much to collect
+    for name in ("SIGTERM", "SIGHUP"):  # a command of the project ends with the hook
+        with suppress(AttributeError):  # not on Windows
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -70,10 +75,10 @@ def _option(words: list[str], name: str) -> str:
     return value
 
 
-def _answer(event: str, agent: str, work: str, strict: bool) -> None:
+def _answer(event: str, agent: str, work: str, strict: bool, user: bool) -> None:
     data: Mapping[str, Any] = {"cwd": str(Path.cwd())} if work else read_event(sys.stdin.buffer)
     folder = _folder(data)
-    found = read_settings(folder)
+    found = read_settings(folder, user)
     if not found["db"]:
         return
     _without_tls()
@@ -85,6 +90,7 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     from heedful.memory.memory import Memory
 
     logging.getLogger("heedful").addHandler(_Lines(event))
+    check_options("[hook]", found["hook"], list(hooks.HookSettings.__dataclass_fields__))
     rules = hooks.HookSettings(**found["hook"])
     # Words only: to load an embedder takes longer than a hook may.
     scope = Scope(found["tenant"], found["project"])
@@ -100,7 +106,7 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     if made.answer is not None:
         print(json.dumps(made.answer), flush=True)
     if made.work:
-        detach(made.work, made.session, folder)
+        detach(made.work, made.session, folder, user)
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
@@ -129,10 +135,12 @@ def _folder(data: Mapping[str, Any]) -> Path:
     return Path.cwd()
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path, user: bool = False) -> dict[str, Any]:
     """Return the settings of hooks in a folder, else in its repository. Raises UsageError.
 
-    `db` is the database: the stated one, or that of the folder, the repository or the user.
+    `db` is the database: the stated one, or that of the folder, the repository or the user. Hooks
+    of a `user` run in any project, also one that was just cloned: its files state no commands, no
+    trust and no database, and only a database that heedful made there is opened.
     """
     root = repository(folder) or folder
     found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
@@ -140,6 +148,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     for place in dict.fromkeys((root, folder)):
         stated = read_table(place / "pyproject.toml", "tool", "heedful")
         stated |= read_table(place / "heedful.toml")
+        if user:
+            stated = {name: stated[name] for name in stated.keys() - {"db", *TABLES}}
         db = str(stated.get("db") or "")
         if db and "://" not in db:
             stated["db"] = str(place / db)
@@ -155,17 +165,27 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if not found["db"]:
         there = [place / DATABASE for place in (folder, root) if (place / DATABASE).exists()]
         own = root / DATABASE if repository(folder) else own_db()
+        if user and there and not _made_here(root):
+            there, own = [], own_db()
         own.parent.mkdir(parents=True, exist_ok=True)
         found["db"] = str(there[0] if there else own)
     return found
 
 
-def detach(work: str, session: str, folder: Path) -> None:
+def _made_here(root: Path) -> bool:
+    """Return True if git ignores the database by the line that heedful writes; no clone has it."""
+    with suppress(OSError, ValueError):
+        return f"/{DATABASE}*" in (root / ".git" / "info" / "exclude").read_text("utf-8").split()
+    return False
+
+
+def detach(work: str, session: str, folder: Path, user: bool = False) -> None:
     """Do the work for a session in a process that nobody waits for."""
     import subprocess
 
     # With -P no file of the folder is taken for a module.
     command = [sys.executable, "-P", "-m", "heedful.integrations.hook", work, "--work", session]
+    command += ["--user"] * user
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
     process.returncode = 0  # nobody waits for it
@@ -184,11 +204,12 @@ def _log(line: str) -> None:
     """Append a line to the log, which begins again when it is long; a full disk is no error."""
     import time
 
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
         place = own_db().parent / "hook.log"
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(0o700, parents=True, exist_ok=True)
         kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
-        with place.open(kept, encoding="utf-8", errors="replace") as file:
+        private = partial(os.open, mode=0o600)
+        with open(place, kept, encoding="utf-8", errors="replace", opener=private) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
 
 

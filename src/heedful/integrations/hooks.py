@@ -330,7 +330,13 @@ class _Moment:
 
 
 async def _start(at: _Moment) -> Reply:
-    return at.advise(await at.run.opening())
+    made, host = at.advise(await at.run.opening()), at.run.host
+    if at.agent is not AGENTS["claude-code"] or host.known is None:
+        return made
+    waits = len(await host.guarded("count what waits", host.known.quarantine.waiting(), []))
+    note = f"heedful: {waits} lessons wait until you rule on them: heedful quarantine list"
+    answer = {**(made.answer or {}), "systemMessage": note} if waits else made.answer
+    return Reply(answer, made.work, made.session)
 
 
 async def _prompt(at: _Moment) -> Reply:

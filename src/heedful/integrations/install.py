@@ -130,14 +130,17 @@ def command(everywhere: bool = False) -> str:
     return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
 
 
-def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`."""
+def hooks(run: str, url: str = "", user: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`.
+
+    Hooks of a `user` run in any project, also one whose settings nobody has read.
+    """
     made: dict[str, list[dict[str, Any]]] = {}
     ask: dict[str, Any] = {"type": "http", "url": f"{url.rstrip('/')}/v1/hooks/{AGENT}"}
     if os.environ.get(KEY):  # a service without keys refuses an empty one
         ask |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
     for event, kind in AGENTS[AGENT].events.items():
-        local = {"type": "command", "command": f"{run} {event}"}
+        local = {"type": "command", "command": f"{run} {event}" + " --user" * user}
         used: list[dict[str, Any]] = [ask] if url else [local]
         if url and kind == "stop":  # the service runs no command of the project
             used = [ask, local]
