@@ -248,7 +248,7 @@ async def test_the_user_hears_at_the_start_of_what_waits(memory: Memory) -> None
     await memory.remember("page", "a text of a tool", trust="tool")
     made = await tell(memory, "start", source="startup")
     assert made.answer is not None
-    assert "1 lessons wait" in made.answer["systemMessage"]
+    assert "for your ruling: 1;" in made.answer["systemMessage"]
 
 
 @pytest.mark.parametrize(

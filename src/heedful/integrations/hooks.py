@@ -334,7 +334,7 @@ async def _start(at: _Moment) -> Reply:
     if at.agent is not AGENTS["claude-code"] or host.known is None:
         return made
     waits = len(await host.guarded("count what waits", host.known.quarantine.waiting(), []))
-    note = f"heedful: {waits} lessons wait until you rule on them: heedful quarantine list"
+    note = f"heedful: lessons that wait for your ruling: {waits}; heedful quarantine list"
     answer = {**(made.answer or {}), "systemMessage": note} if waits else made.answer
     return Reply(answer, made.work, made.session)
 
