@@ -1,0 +1,131 @@
+"""The core of integrations without any framework, and the hook process called in this one."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Again, Done, Finding, Memory
+from heedful.errors import StoreError
+from heedful.integrations import Host, hook
+from heedful.store.sqlite import in_file
+from heedful.traces.episode import Event
+
+TRUST: Any = {"tool": "measured", "user": "operator"}
+ERROR = 'Error: Cannot find module "pads"'
+
+
+@dataclass
+class Grade:
+    level: str
+
+
+def severity(candidate: Any, _: Any) -> Sequence[Finding]:
+    level = candidate["level"] if isinstance(candidate, dict) else candidate
+    return [] if level == "P1" else [Finding("severity", "no severity", "answer with P1")]
+
+
+async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(tmp_path: Path) -> None:
+    store, task = in_file(str(tmp_path / "a.db")), "grade it"
+    host = Host(memory=Memory(store, trust=TRUST), checks=[severity], strict=True)
+    run = host.run("one", task)
+    assert not await run.recall()
+    assert (run.best, run.next) == (None, 1)
+    assert isinstance(await run.verdict(Grade("high"), {"prompt_tokens": 3}), Again)
+    later = host.run("one")
+    assert "answer with P1" in (await later.recall()).text
+    assert isinstance(await later.verdict(Grade("high")), Again)  # the report of the ended process
+    assert later.best_as(Grade) == Grade("high")
+    assert isinstance(await later.verdict({"level": "P1"}, attempt=2), Done)
+    assert (await later.verdict("P0"), later.best_as(str)) == (
+        await later.verdict("P0"),
+        {"level": "P1"},
+    )
+    assert later.best_as(Grade) == Grade("P1")
+    third = host.run("one")
+    await third.recall()
+    assert third.best_as(Grade) == Grade("P1")  # restored from what is stored
+
+
+async def test_without_memory_without_checks_and_without_a_store(tmp_path: Path) -> None:
+    bare = Host(memory=None).run("a", "build")
+    assert (await bare.recall()).silence == (await bare.before("sh", "ls")).silence
+    assert (await bare.seen("sh", ERROR)).silence == (await bare.opening()).silence
+    assert (await bare.verdict("x"), await bare.learn(ends="success"), bare.best) == (None,) * 3
+    await bare.settle()
+    assert await Host(memory=None, checks=[severity]).run("b", "grade").verdict("high") is not None
+    (tmp_path / "broken.db").write_bytes(b"no database" * 999)
+    memory = Memory(in_file(str(tmp_path / "broken.db")))
+    for host in (Host(memory=memory, checks=[severity]), Host(memory=memory, strict=True)):
+        run = host.run("c", "grade")
+        if host.strict:
+            with pytest.raises(StoreError):
+                await run.recall()
+            continue
+        assert not await run.recall()
+        assert not await run.before("sh", "ls")
+        assert (await run.verdict("high"), await run.learn(ends="error")) == (None, None)
+
+
+async def test_advice_is_kept_by_call_and_its_outcome_is_counted(tmp_path: Path) -> None:
+    memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
+    host = Host(memory=memory, strict=True)
+    first = host.run("one", "build")
+    await first.recall()
+    await first.before("sh", "npm run build", "c1")
+    await first.seen("sh", ERROR, "c1")
+    await first.learn(Event("tool_call", tool="sh", arguments={"command": "ls"}), ends="failure")
+    second = host.run("two", "build it again")
+    for call in ("c1", "c2"):
+        assert ERROR.split(": ")[1] in (await second.before("sh", "npm run build", call)).text
+        await second.seen("sh", ERROR, call)
+    assert list(second.advice()) == ["c2", "c1"]
+    assert second.advice(10) == {}
+    await second.learn(ends="failure")
+    (found,) = (await memory.prove()).lessons
+    assert (found.shown, found.recurrence.shown) == (1, 1.0)
+
+
+EVENT = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "npx jest"}}
+
+
+def test_the_process_reads_settings_answers_and_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("CLAUDE_PROJECT_DIR", "HEEDFUL_DB"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "app"
+    (folder / ".git" / "info").mkdir(parents=True)
+    (folder / "heedful.toml").write_text('db = "own.db"\n[trust]\ntool = "measured"\n')
+    works = list[Any]()
+    monkeypatch.setattr(hook, "detach", lambda *given: works.append(given[:2]))
+
+    def call(*words: str, **more: Any) -> str:
+        data = json.dumps({**EVENT, "cwd": str(folder), **more}).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        assert hook.main(words) == 0
+        return capsys.readouterr().out
+
+    assert call("PreToolUse", tool_use_id="a") == ""
+    assert call("PostToolUseFailure", tool_use_id="a", error=ERROR) == ""
+    assert works == [("study", "s")]
+    monkeypatch.chdir(folder)
+    assert call("study", "--work", "s") + call("end", "--work", "s") == ""
+    assert "pads" in call("PreToolUse", session_id="t", tool_use_id="b")
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
+    assert call("PreToolUse", "--agent", "codex", session_id="u") == ""
+    assert (folder / "own.db").exists()
+    assert call("PreToolUse", "--user", session_id="v") == ""
+    monkeypatch.setenv("HEEDFUL_HOLDOUT", "much")
+    assert call("PreToolUse") == ""
+    assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()
+    assert hook.main(["a", "b"]) == 1
