@@ -177,7 +177,7 @@ def test_it_says_what_is_pinned_and_what_cannot_match(tmp_path, monkeypatch):
     ("words", "code", "told"),
     [
         (("--host", "0.0.0.0"), 2, "there is no key yet"),
-        (("--key-required",), 2, "a key is required and there is none"),
+        (("--key-required",), 2, "there is no key yet"),
         (("--host", "no.such.host.invalid"), 2, "cannot listen on no.such.host.invalid"),
         (("--port", "70000"), 2, "--port is 70000"),
         (("--port", "TAKEN"), 2, "Address already in use"),

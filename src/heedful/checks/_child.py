@@ -116,13 +116,19 @@ def recorder(nonce: str) -> Record:
     return record
 
 
+def attempt(act: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
+    """Call code of the program; return its value, and what it raised."""
+    try:
+        return act(*arguments), None
+    except BaseException as error:  # user code
+        return None, error
+
+
 def show_value(value: object, show: Callable[[object], str] = repr) -> str:
     """Return `show(value)` in at most 300 characters, or a note if `show` raises."""
-    try:
-        text = show(value)
-    except BaseException as error:  # user code
-        return f"(cannot be shown: {type(error).__name__})"
-    return text if len(text) <= 300 else text[:299] + "…"
+    text, error = attempt(show, value)
+    text = text if error is None else f"(cannot be shown: {type(error).__name__})"
+    return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -149,11 +155,10 @@ def run(asked: dict[str, Any], record: Record) -> None:
     fresh, entry = dict(vars(builtins)), asked["entry_point"]
     module = sys.modules["program"] = types.ModuleType("program")
     names, broken = vars(module), "syntax"
-    try:
-        code = compile(asked["program"], PROGRAM, "exec", dont_inherit=True)
-        broken = "load"
-        exec(code, names)
-    except BaseException as error:  # user code
+    code, error = attempt(compile, asked["program"], PROGRAM, "exec", 0, True)
+    if error is None:
+        broken, (_, error) = "load", attempt(exec, code, names)
+    if error is not None:
         return record(broken=broken, **describe(error))
     fresh.pop(entry, None)  # a program without the entry point fails, even if it is a built-in
     names = {name: value for name, value in names.items() if not name.startswith("__")}
@@ -163,9 +168,8 @@ def run(asked: dict[str, Any], record: Record) -> None:
         kept = [f"@{place}" for place in range(sides)]
         space |= dict.fromkeys(kept)
         record(step=number)
-        try:
-            exec(code, space)
-        except BaseException as error:  # user code
+        _, error = attempt(exec, code, space)
+        if error is not None:
             shown = [show_value(space[name]) for name in kept]
             record(failed=number, sides=shown, **describe(error))
     return record(done=True)

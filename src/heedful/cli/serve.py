@@ -84,7 +84,9 @@ async def _serve(values: config.Settings) -> None:
                 todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
                 raise UsageError(f"{what}; {todo}")
             if values.key_required and not has_key:
-                raise UsageError("a key is required and there is none; try heedful key create")
+                raise UsageError(
+                    "there is no key yet, and --key-required needs one: heedful key create"
+                )
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))

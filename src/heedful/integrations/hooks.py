@@ -196,7 +196,7 @@ class Command:
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
     """Run a shell command; return its exit code and the end of what it printed.
 
-    After `seconds` it is killed with all its processes, and the code is None.
+    After `seconds` heedful kills it and all its processes, and returns no code.
     """
     import asyncio
     import signal

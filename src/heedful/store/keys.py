@@ -155,11 +155,7 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
 
 
 def id_of(key: str) -> str:
-    """Return the id of a key. `key` is the full key, its first part `heedful_ID`, or the id itself.
-
-    >>> id_of("heedful_0cb7fbdbffce")
-    '0cb7fbdbffce'
-    """
+    """Return the id of a key, given as the full key, its first part `heedful_ID`, or the id."""
     parts = _TOKEN.fullmatch(key)
     return parts[1] if parts else key.removeprefix("heedful_")
 
