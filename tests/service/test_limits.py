@@ -181,16 +181,18 @@ def test_a_key_has_a_rate(tmp_path):
 )
 def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
     with served(tmp_path, limits=Limits(concurrent=most)) as api:
-        gate = asyncio.Event()
+        gate, came = asyncio.Event(), asyncio.Semaphore(0)
         other = api.key("admin", tenant="other", projects=())
 
         @api.app.get("/v1/test/waits")
         async def waits() -> None:
+            came.release()
             await gate.wait()
 
         async def scenario() -> list[Any]:
             waiting = [asyncio.create_task(api.ask("GET", "/v1/test/waits")) for _ in range(held)]
-            await asyncio.sleep(0.1)
+            for _ in waiting:
+                await came.acquire()
             answers = [await api.ask("GET", "/v1/keys", key=key) for key in (None, other)]
             answers.append(await api.ask("GET", "/healthz"))
             gate.set()
@@ -238,30 +240,30 @@ def test_every_answer_is_safe_and_has_the_id_of_its_request(api, path):
         assert (answer.headers["x-request-id"] == given) is kept
 
 
-def test_metrics_tell_of_nobody_and_count_a_verdict_once(api):
-    api.get("/v1/test/fails")
-    api.request("PRIVATE", "/v1/private-name")
-    api.request("PRIVATE", "/healthz")
-    wrong = {"findings": [{"check": "a", "message": "b"}]}
-    twice = {"rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]}
-    for loop, policy, evaluations in (
-        ("counted", "default", (wrong, {})),
-        ("stopped", "default, attempts.limit=1", (wrong,)),
-        ("both", twice, (wrong,)),
-    ):
-        api.put(f"/v1/loops/{loop}", json={"task": "a", "policy": policy})
-        for n, evaluation in enumerate(evaluations, 1):
-            for _ in range(2):
-                body = {"output": str(n), "evaluation": evaluation}
-                api.put(f"/v1/loops/{loop}/attempts/{n}", json=body).raise_for_status()
-    api.post("/v1/loops/stopped/overrides", json={"rule": "attempts", "why": "it is close"})
-    text = api.get("/metrics", key="").text
-    assert 'heedful_requests_total{method="GET",route="/v1/test/fails",status="500"}' in text
-    assert 'route="(none)"' in text
-    for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1), ("all", 1)):
-        assert f'heedful_decisions_total{{outcome="{outcome}"}} {times}.0' in text
-    for private in ("acme", "main", "private", "tests", "+attempts"):
-        assert private not in text.lower().replace("/v1/test", "")
+def test_metrics_tell_of_nobody_and_count_a_verdict_once(tmp_path):
+    with served(tmp_path) as api:
+        api.request("PRIVATE", "/v1/private-name")
+        api.request("PRIVATE", "/healthz")
+        wrong = {"findings": [{"check": "a", "message": "b"}]}
+        twice = {"rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]}
+        for loop, policy, evaluations in (
+            ("counted", "default", (wrong, {})),
+            ("stopped", "default, attempts.limit=1", (wrong,)),
+            ("both", twice, (wrong,)),
+        ):
+            api.put(f"/v1/loops/{loop}", json={"task": "a", "policy": policy})
+            for n, evaluation in enumerate(evaluations, 1):
+                for _ in range(2):
+                    body = {"output": str(n), "evaluation": evaluation}
+                    api.put(f"/v1/loops/{loop}/attempts/{n}", json=body).raise_for_status()
+        api.post("/v1/loops/stopped/overrides", json={"rule": "attempts", "why": "it is close"})
+        text = api.get("/metrics", key="").text
+        assert 'total{method="PUT",route="/v1/loops/{id}",status="201"} 3' in text
+        assert 'route="(none)"' in text
+        for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1), ("all", 1)):
+            assert f'heedful_decisions_total{{outcome="{outcome}"}} {times}.0' in text
+        for private in ("acme", "main", "private", "tests", "+attempts"):
+            assert private not in text.lower()
 
 
 def test_without_keys_this_machine_alone_is_let_in(tmp_path):
