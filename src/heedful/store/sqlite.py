@@ -6,6 +6,7 @@ Each process has one writer thread. It commits all waiting writes together, with
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import time
@@ -13,13 +14,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
 from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 # The most waiting writes in one commit.
 GROUP = 256
 
@@ -36,25 +38,32 @@ class Place:
     def __init__(self, path: str) -> None:
         self.path: str = path if path == MEMORY_ONLY else os.path.realpath(path)
         self.opened: tuple[int, int] | None = None
+        self.damage = ""  # what SQLite said of damage in the file
 
     def check(self, writes: bool = True) -> None:
         """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for `writes`."""
         if self.path == MEMORY_ONLY:
             return
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            found = None
-        here = found and (found.st_dev, found.st_ino)
+        here = self.identity()
         self.opened = self.opened or here
-        if found is None or here != self.opened:
-            what = "replaced" if found else "deleted"
+        if here is None or here != self.opened:
+            what = "replaced" if here else "deleted"
             todo = "move the file back, or restart what uses it"
             raise errors.StoreUnavailable(f"{self.path} was {what} while it was open; {todo}")
-        if not found.st_size:
+        if not os.path.getsize(self.path):
             raise errors.StoreCorrupt(f"{self.path} is empty, not a database; {RESTORE}")
         if writes and not os.access(self.path, os.W_OK):
             raise errors.StoreUnavailable(f"{self.path}: {_CAUSES[sqlite3.SQLITE_READONLY]}")
+
+    def identity(self, end: str = "") -> tuple[int, int] | None:
+        """Return what identifies the file at the path and `end`; None if there is no file."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path + end)
+            return found.st_dev, found.st_ino
+        return None
+
+
+_open: WeakSet[Connection] = WeakSet()
 
 
 class Connection(sqlite3.Connection, Db):
@@ -62,11 +71,35 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: Place = Place(MEMORY_ONLY)
+    log: tuple[int, int] | None = None  # the identity of the `-wal` file that it writes
 
     def check(self) -> None:
+        if self.place.damage:
+            raise errors.StoreCorrupt(self.place.damage)
         self.place.check()
 
+    def watch(self) -> None:
+        """Leave no write-ahead log beside another file, which SQLite would write into that file.
+
+        If the database was moved, the log goes into the moved file. The connection still reads it.
+        If the database is back, or somebody removed the log, the connection is closed.
+        """
+        if self.lost or self.log is None:
+            return
+        there = self.place.identity("-wal") == self.log
+        if self.place.identity() == self.place.opened:
+            if not there:
+                self.lost, self.place.damage = True, ""
+                self.close()
+        elif there:
+            with suppress(sqlite3.Error, OSError):
+                if not self.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
+                    _LOG.warning("%s was moved; it has all writes of its log", self.place.path)
+                    os.unlink(f"{self.place.path}-wal")
+                    os.unlink(f"{self.place.path}-shm")
+
     def close(self) -> None:
+        self.watch()
         self.lost = True
         super().close()
 
@@ -82,13 +115,15 @@ class _Savepoint(Answers):
         self._db.execute("savepoint work")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        ours = translate_error(error) if error is not None else None
+        if isinstance(ours, errors.StoreCorrupt):
+            self._db.place.damage = str(ours)
         if not self._db.in_transaction:  # SQLite rolled it all back, as on a full disk
             return False
         if error is not None:
             self._db.execute("rollback to work")
-            error = translate_error(error)
         self._db.execute("release work")
-        return super().__exit__(_, error, __)
+        return super().__exit__(_, ours, __)
 
 
 class Thread(Threads[Connection]):
@@ -102,6 +137,11 @@ class Thread(Threads[Connection]):
         super().__init__(connect, 1, GROUP if writes else 1)
         self._transact = _commit if writes else _read
 
+    def look(self) -> None:
+        """Notice that the file was moved, or is back, also if nobody uses the store."""
+        if (found := getattr(self._own, "connection", None)) is not None:
+            found.watch()
+
     async def run(self, work: Work[T]) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`."""
         answer: T = await asyncio.wrap_future(self.submit(work))
@@ -112,6 +152,7 @@ class Thread(Threads[Connection]):
         if not jobs:
             return
         try:
+            self.look()
             db = self.connection()
             try:
                 self._transact(db, jobs)
@@ -122,7 +163,10 @@ class Thread(Threads[Connection]):
                 except sqlite3.Error:
                     db.close()
         except MISHAPS as error:
-            raise translate_error(error) from error
+            ours = translate_error(error)
+            if isinstance(ours, errors.StoreCorrupt) and hasattr(self._own, "connection"):
+                self._own.connection.place.damage = str(ours)
+            raise ours from error
 
 
 def _read(db: Connection, jobs: Sequence[Job]) -> None:
@@ -140,7 +184,7 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         values.append(None)
         with _Savepoint(db, job):
             values[-1] = job.work(db)
-    db.check()
+    db.place.check()
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
         if not job.done():
@@ -228,7 +272,7 @@ class File:
         """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, self.reader):
             thread.close()
-        self._place.opened = None
+        self._place.opened, self._place.damage = None, ""
 
 
 def connect(
@@ -244,7 +288,13 @@ def connect(
     try:
         if place.opened:
             place.check(writes=False)
+            log = place.identity("-wal")
+            if any(one.place.path == name and not one.lost and one.log != log for one in _open):
+                raise errors.StoreUnavailable(f"{name} was moved and is back; try again")
         elif not (alone or os.path.exists(name)):
+            if os.path.exists(f"{name}-wal") and os.path.getsize(f"{name}-wal"):
+                todo = f"move it back; to begin a new database, delete {name}-wal and {name}-shm"
+                raise errors.StoreUnavailable(f"{name} is gone, its log is there; {todo}")
             _create(name)
         db = sqlite3.connect(
             name, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
@@ -262,6 +312,8 @@ def connect(
             _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
+        db.log = None if alone else place.identity("-wal")
+        _open.add(db)
         failed.pop_all()
     return db
 
