@@ -147,12 +147,16 @@ def revoke(
                 if of_key:  # the same id may be in several projects
                     one["loop_ids"] = tuple(f"{scope.project}/{id}" for id in one["loop_ids"])
                 total = {name: n + one[name] for name, n in total.items()}
-        return {name: n[: lessons.NAMED] if isinstance(n, tuple) else n for name, n in total.items()}
+        return {
+            name: n[: lessons.NAMED] if isinstance(n, tuple) else n for name, n in total.items()
+        }
 
     found = ask(remove)
     counts = {name: n for name, n in found.items() if n and isinstance(n, int)}
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
-    said = [f"{'removed' if yes else 'would remove'}: {sums}" if sums else f"{source} wrote nothing"]
+    said = [
+        f"{'removed' if yes else 'would remove'}: {sums}" if sums else f"{source} wrote nothing"
+    ]
     for name in ("loop", "lesson"):
         if named := ", ".join(map(str, found[f"{name}_ids"])):
             more = found[f"{name}s"] - len(found[f"{name}_ids"])
@@ -312,7 +316,9 @@ def proof(
     whole, then = found.pooled, ["recall", "TASK"]
     words = "no lesson was put into the prompt of a loop yet"
     if found.pending:
-        words = f"not counted yet: {counted(found.pending, 'running loop')} with lessons; none ended"
+        words = (
+            f"not counted yet: {counted(found.pending, 'running loop')} with lessons; none ended"
+        )
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
         hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]

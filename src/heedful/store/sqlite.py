@@ -133,8 +133,9 @@ class Thread(Threads[Connection]):
     savepoint, so a failed job does not affect the others. Results are set only after the commit.
     """
 
-    def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
+    def __init__(self, connect: Callable[[], Connection], place: Place, *, writes: bool) -> None:
         super().__init__(connect, 1, GROUP if writes else 1)
+        self._place = place
         self._transact = _commit if writes else _read
 
     def look(self) -> None:
@@ -164,8 +165,8 @@ class Thread(Threads[Connection]):
                     db.close()
         except MISHAPS as error:
             ours = translate_error(error)
-            if isinstance(ours, errors.StoreCorrupt) and hasattr(self._own, "connection"):
-                self._own.connection.place.damage = str(ours)
+            if isinstance(ours, errors.StoreCorrupt):
+                self._place.damage = str(ours)
             raise ours from error
 
 
@@ -255,8 +256,10 @@ class File:
         self._place = Place(path)
         opens = partial(connect, path, busy_seconds, self._place)
         reads = partial(opens, reads=True)
-        self.writer: Thread = Thread(opens, writes=True)
-        self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
+        self.writer: Thread = Thread(opens, self._place, writes=True)
+        self.reader: Thread = self.writer
+        if path != MEMORY_ONLY:
+            self.reader = Thread(reads, self._place, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
