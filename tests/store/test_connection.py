@@ -14,7 +14,7 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import loops, open_store
-from heedful.store.sqlite import MEMORY_ONLY, Connection, Place, Thread, in_file
+from heedful.store.sqlite import Connection, Thread, in_file
 from tests.engines import named
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
 
@@ -50,7 +50,7 @@ def counting(tmp_path):
 
 @pytest.fixture
 def writer(counting):
-    thread = Thread(counting, Place(MEMORY_ONLY), writes=True)
+    thread = Thread(counting, writes=True)
     yield thread
     thread.close()
 
@@ -142,7 +142,7 @@ async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 async def test_a_failing_read_is_answered(counting, error):
-    reader = Thread(counting, Place(MEMORY_ONLY), writes=False)
+    reader = Thread(counting, writes=False)
     with pytest.raises((type(error), StoreError)):
         await reader.run(partial(failing, error))
     assert await reader.run(lambda db: 5) == 5

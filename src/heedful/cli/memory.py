@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
@@ -140,30 +140,20 @@ def revoke(
         every = await memory.store.read(memory.scope, lessons.projects) if of_key else ()
         for scope in every or [memory.scope]:
             held = Quarantine(memory.store, scope)
-            with suppress(*[NotFound] * of_key), ExitStack() as stack:
-                if yes:
-                    stack.enter_context(_audited(scope, "revoke", source, by, why))
+            audited = _audited(scope, "revoke", source, by, why) if yes else nullcontext()
+            with suppress(*[NotFound] * of_key), audited:
                 one = asdict(await held.revoke(source, by=by, why=why, dry_run=not yes))
                 if of_key:  # the same id may be in several projects
                     one["loop_ids"] = tuple(f"{scope.project}/{id}" for id in one["loop_ids"])
                 total = {name: n + one[name] for name, n in total.items()}
-        return {
-            name: n[: lessons.NAMED] if isinstance(n, tuple) else n for name, n in total.items()
-        }
+        total["loop_ids"] = total["loop_ids"][: lessons.NAMED]
+        return {**total, "lesson_ids": total["lesson_ids"][: lessons.NAMED]}
 
     found = ask(remove)
-    counts = {name: n for name, n in found.items() if n and isinstance(n, int)}
-    sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
-    said = [
-        f"{'removed' if yes else 'would remove'}: {sums}" if sums else f"{source} wrote nothing"
-    ]
-    for name in ("loop", "lesson"):
-        if named := ", ".join(map(str, found[f"{name}_ids"])):
-            more = found[f"{name}s"] - len(found[f"{name}_ids"])
-            said.append(f"{name}s: {clean(named, len(named))}{f' and {more} more' if more else ''}")
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
-    then = following("quarantine", *(words if sums and not yes else ["log"]))
-    return answer({"source": source, "by": by, "why": why, "revoked": yes, **found}, *said, then)
+    then = following("quarantine", *(words if any(found.values()) and not yes else ["log"]))
+    record = {"source": source, "by": by, "why": why, "revoked": yes, **found}
+    return answer(record, page("revoked", **record, found=found), then)
 
 
 @quarantine.command("log")
@@ -316,9 +306,7 @@ def proof(
     whole, then = found.pooled, ["recall", "TASK"]
     words = "no lesson was put into the prompt of a loop yet"
     if found.pending:
-        words = (
-            f"not counted yet: {counted(found.pending, 'running loop')} with lessons; none ended"
-        )
+        words = f"no loop with lessons has ended; {counted(found.pending, 'loop')} running"
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
         hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]

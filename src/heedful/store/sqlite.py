@@ -21,7 +21,6 @@ from heedful.lessons.lesson import Scope
 from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-_LOG = logging.getLogger(__name__)
 # The most waiting writes in one commit.
 GROUP = 256
 
@@ -38,7 +37,6 @@ class Place:
     def __init__(self, path: str) -> None:
         self.path: str = path if path == MEMORY_ONLY else os.path.realpath(path)
         self.opened: tuple[int, int] | None = None
-        self.damage = ""  # what SQLite said of damage in the file
 
     def check(self, writes: bool = True) -> None:
         """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for `writes`."""
@@ -74,8 +72,6 @@ class Connection(sqlite3.Connection, Db):
     log: tuple[int, int] | None = None  # the identity of the `-wal` file that it writes
 
     def check(self) -> None:
-        if self.place.damage:
-            raise errors.StoreCorrupt(self.place.damage)
         self.place.check()
 
     def watch(self) -> None:
@@ -84,19 +80,18 @@ class Connection(sqlite3.Connection, Db):
         If the database was moved, the log goes into the moved file. The connection still reads it.
         If the database is back, or somebody removed the log, the connection is closed.
         """
-        if self.lost or self.log is None:
+        if self.lost or self.log is None or self.place.opened is None:
             return
-        there = self.place.identity("-wal") == self.log
-        if self.place.identity() == self.place.opened:
-            if not there:
-                self.lost, self.place.damage = True, ""
-                self.close()
-        elif there:
-            with suppress(sqlite3.Error, OSError):
-                if not self.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
-                    _LOG.warning("%s was moved; it has all writes of its log", self.place.path)
-                    os.unlink(f"{self.place.path}-wal")
-                    os.unlink(f"{self.place.path}-shm")
+        with suppress(sqlite3.Error, OSError):  # it looks again soon
+            path, there = self.place.path, self.place.identity("-wal") == self.log
+            if self.place.identity() == self.place.opened:
+                self.lost = not there
+                if self.lost:
+                    self.close()
+            elif there and not self.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
+                logging.getLogger(__name__).warning("%s was moved, with all writes", path)
+                os.unlink(f"{path}-wal")
+                os.unlink(f"{path}-shm")
 
     def close(self) -> None:
         self.watch()
@@ -115,15 +110,13 @@ class _Savepoint(Answers):
         self._db.execute("savepoint work")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        ours = translate_error(error) if error is not None else None
-        if isinstance(ours, errors.StoreCorrupt):
-            self._db.place.damage = str(ours)
         if not self._db.in_transaction:  # SQLite rolled it all back, as on a full disk
             return False
         if error is not None:
             self._db.execute("rollback to work")
+            error = translate_error(error)
         self._db.execute("release work")
-        return super().__exit__(_, ours, __)
+        return super().__exit__(_, error, __)
 
 
 class Thread(Threads[Connection]):
@@ -133,9 +126,8 @@ class Thread(Threads[Connection]):
     savepoint, so a failed job does not affect the others. Results are set only after the commit.
     """
 
-    def __init__(self, connect: Callable[[], Connection], place: Place, *, writes: bool) -> None:
+    def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
         super().__init__(connect, 1, GROUP if writes else 1)
-        self._place = place
         self._transact = _commit if writes else _read
 
     def look(self) -> None:
@@ -164,10 +156,7 @@ class Thread(Threads[Connection]):
                 except sqlite3.Error:
                     db.close()
         except MISHAPS as error:
-            ours = translate_error(error)
-            if isinstance(ours, errors.StoreCorrupt):
-                self._place.damage = str(ours)
-            raise ours from error
+            raise translate_error(error) from error
 
 
 def _read(db: Connection, jobs: Sequence[Job]) -> None:
@@ -185,7 +174,7 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         values.append(None)
         with _Savepoint(db, job):
             values[-1] = job.work(db)
-    db.place.check()
+    db.check()
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
         if not job.done():
@@ -256,10 +245,8 @@ class File:
         self._place = Place(path)
         opens = partial(connect, path, busy_seconds, self._place)
         reads = partial(opens, reads=True)
-        self.writer: Thread = Thread(opens, self._place, writes=True)
-        self.reader: Thread = self.writer
-        if path != MEMORY_ONLY:
-            self.reader = Thread(reads, self._place, writes=False)
+        self.writer: Thread = Thread(opens, writes=True)
+        self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
@@ -275,7 +262,7 @@ class File:
         """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, self.reader):
             thread.close()
-        self._place.opened, self._place.damage = None, ""
+        self._place.opened = None
 
 
 def connect(
