@@ -55,7 +55,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session, monk
         ("quarantine list", 0, "nothing waits", elsewhere),
         ("quarantine revoke key:heedful_0f", 0, "would remove: 2 examples, 2 lessons",
          "lessons: 1, ", "--by NAME"),
-        ("quarantine revoke key:0f --json", 0, '"lesson_ids": [', '"revoked": false'),
+        ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
         ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
         ("quarantine revoke key:0f --by ann --yes", 0, "key:0f wrote nothing"),
         ("quarantine revoke page --by ann --yes", 3),

@@ -8,7 +8,6 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -120,11 +119,6 @@ def test_another_file_gets_nothing_of_the_file_that_was_moved(tmp_path, end, bac
     def write() -> httpx.Response:
         return httpx.post(f"{service.url}/v1/reflections", json=LESSON)
 
-    def wait_until(what: Callable[[], bool]) -> None:
-        end = time.monotonic() + WAITING
-        while not what() and time.monotonic() < end:
-            time.sleep(0.05)
-
     def stored() -> list[tuple[object]]:
         with closing(sqlite3.connect(path)) as db:  # as another command opens it
             assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -138,12 +132,14 @@ def test_another_file_gets_nothing_of_the_file_that_was_moved(tmp_path, end, bac
     os.rename(good, path)
     if asked:
         problem(write(), 503, "store_unavailable")
-    else:
-        wait_until(lambda: not Path(f"{path}-wal").exists())
+    else:  # it looks once a second
+        while Path(f"{path}-wal").exists():
+            time.sleep(0.05)
     assert stored() == [(1,)]
     if back:
         os.rename(held, path)
-        wait_until(lambda: write().status_code == 200)
+        while write().status_code != 200:
+            time.sleep(0.05)
     service.end(end)
     assert stored() == [(3 if back else 1,)]
     service = Service(tmp_path)

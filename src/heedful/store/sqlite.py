@@ -69,6 +69,7 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: Place = Place(MEMORY_ONLY)
+    lost: bool = False
     log: tuple[int, int] | None = None  # the identity of the `-wal` file that it writes
 
     def check(self) -> None:
@@ -85,8 +86,8 @@ class Connection(sqlite3.Connection, Db):
         with suppress(sqlite3.Error, OSError):  # it looks again soon
             path, there = self.place.path, self.place.identity("-wal") == self.log
             if self.place.identity() == self.place.opened:
-                self.lost = not there
-                if self.lost:
+                if not there:
+                    self.lost = True
                     self.close()
             elif there and not self.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
                 logging.getLogger(__name__).warning("%s was moved, with all writes", path)
