@@ -261,6 +261,13 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     )
 
 
+def test_proof_counts_the_loops_that_run(desk, session):
+    one = Exposure(f"check/{ADA}", "running", True, ADA, 0.1)
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[one]))
+    session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
+
+
 @pytest.mark.parametrize(
     ("loops", "holdout", "said"),
     [
