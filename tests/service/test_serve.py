@@ -42,7 +42,9 @@ LESSON = {"error_type": "TypeError", "text": "a number is no text"}
     [
         (os.remove, 503, "store_unavailable"),
         (lambda path: path.write_bytes(b""), 500, "store_corrupt"),
+        (lambda path: path.write_bytes(os.urandom(path.stat().st_size)), 500, "store_corrupt"),
     ],
+    ids=("deleted", "emptied", "damaged"),
 )
 def test_a_database_that_is_lost_underneath_is_not_ready(
     tmp_path, caplog, monkeypatch, harm, status, code
@@ -105,6 +107,44 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
         "stopped; the store is closed",
     ):
         assert words in service.said
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("back", [True, False])
+@pytest.mark.parametrize("asked", [True, False])
+def test_another_file_gets_nothing_of_the_file_that_was_moved(tmp_path, end, back, asked):
+    path, held, good = (tmp_path / name for name in ("heedful.db", "held.db", "good.db"))
+    service = Service(tmp_path)
+
+    def write() -> httpx.Response:
+        return httpx.post(f"{service.url}/v1/reflections", json=LESSON)
+
+    def stored() -> list[tuple[object]]:
+        with closing(sqlite3.connect(path)) as db:  # as another command opens it
+            assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
+            return db.execute("select seen from reflection").fetchall()
+
+    assert write().json()["seen"] == 1
+    with closing(sqlite3.connect(path)) as db, closing(sqlite3.connect(good)) as copy:
+        db.backup(copy)
+    assert write().json()["seen"] == 2
+    os.rename(path, held)
+    os.rename(good, path)
+    if asked:
+        problem(write(), 503, "store_unavailable")
+    else:  # it looks once a second
+        while Path(f"{path}-wal").exists():
+            time.sleep(0.05)
+    assert stored() == [(1,)]
+    if back:
+        os.rename(held, path)
+        while write().status_code != 200:
+            time.sleep(0.05)
+    service.end(end)
+    assert stored() == [(3 if back else 1,)]
+    service = Service(tmp_path)
+    assert write().json()["seen"] == (4 if back else 2)
+    assert service.end() == 0
 
 
 def test_it_says_who_judges_and_warns_of_a_judge_that_has_not_passed(tmp_path, monkeypatch):

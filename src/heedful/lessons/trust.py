@@ -102,7 +102,9 @@ class RevocationResult:
     """How many rows a revocation removes; `lessons` counts lessons that lose their last example.
 
     Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of its loops,
-    and in loops of others its first attempt with all that followed.
+    and in loops of others its first attempt with all that followed. `exposures` counts the lessons
+    in prompts for which it recalled, and `cancels` the loops of others that it cancelled and that
+    are open again. `loop_ids` and `lesson_ids` name at most 50 of the loops and lessons.
     """
 
     examples: int = 0
@@ -112,6 +114,10 @@ class RevocationResult:
     attempts: int = 0
     episodes: int = 0
     outcomes: int = 0
+    exposures: int = 0
+    cancels: int = 0
+    loop_ids: tuple[str, ...] = ()
+    lesson_ids: tuple[int, ...] = ()
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:

@@ -57,7 +57,7 @@ def application(setup: Setup) -> FastAPI:
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup = setup
-    app.state.probing, app.state.probed = asyncio.Lock(), float("-inf")
+    app.state.probing, app.state.probed, app.state.damage = asyncio.Lock(), float("-inf"), ""
     for router in ROUTERS:
         error = "refusal" if router.prefix in problems.OWN else "problem"
         answers: Any = {"default": _DESCRIPTION["errors"][error]}

@@ -190,7 +190,7 @@ async def answer_once(
         raise Problem(422, "idempotency_key_invalid", detail)
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = Call(caller.key.tenant, caller.key.id, once, digest)
+    call = Call(caller.key.tenant, caller.key.id, hashlib.sha256(once.encode()).hexdigest(), digest)
     store, tenant = caller.setup.store, Place(caller.key.tenant)
     before = await store.read(tenant, read_call, call)
     if before.digest not in ("", digest):

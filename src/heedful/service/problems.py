@@ -115,6 +115,8 @@ def _invalid(error: RequestValidationError) -> Problem:
 def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     """Return the response to an error; log errors of the service itself, without secrets."""
     problem = of(error)
+    if isinstance(error, errors.StoreCorrupt) and "app" in scope:
+        scope["app"].state.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
         # Without the path, which may contain private data. The log line of the request follows.
         if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):

@@ -582,6 +582,9 @@ def settle(
             _speak(db, values, id if released else _best(db, values), lesson)
 
 
+NAMED = 50  # of the removed loops, and of the removed lessons, as many are named
+
+
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
@@ -604,7 +607,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
-    lessons = 0
+    lost = list[int]()
     for reflection in sorted(seen.keys() | {row["reflection"] for row in (*voiced, *gone)}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("forget_briefings", values)
@@ -614,11 +617,12 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
             db.run("give_back", values)
             best = _best(db, values)
             if best is None:
-                lessons += db.delete("reflection", {"id": reflection})
+                lost += [reflection] * db.delete("reflection", {"id": reflection})
             else:
                 _speak(db, values, best, lesson)
     sightings = sum(seen.values())
-    removed = replace(removed, examples=len(gone), lessons=lessons, sightings=sightings)
+    removed = replace(removed, examples=len(gone), lessons=len(lost), sightings=sightings)
+    removed = replace(removed, lesson_ids=tuple(lost[:NAMED]))
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
@@ -632,35 +636,43 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     """Delete what came through the key `source`; return the numbers, and the sources of lessons.
 
-    A loop of others goes back to the state before the first attempt that the key reported.
+    A loop of others goes back to the state before the first attempt that the key reported, and is
+    open again if the key cancelled it.
     """
     names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
-    loops = attempts = 0
+    attempts, loops, opened = 0, list[str](), {"state": "open", "updated": values["now"]}
     for n, id, first, last in db.run("loops_of", values).fetchall():
         names.append(f"loop:{id}")
         for number in range(first, last + 1):  # the later ones built on the feedback
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
-        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
+        db.update("loop", {"n": n}, opened)
         if db.delete("loop", {"n": n, "via": values["source"]}):
-            loops += 1
+            loops.append(id)
             db.delete("note", {**scope, "loop": id})
+    cancelled = db.run("cancelled_by", values).fetchall()
+    for n, seq in cancelled:
+        db.delete("decision", {"loop": n, "seq": seq})
+        db.update("loop", {"n": n}, {**opened, "cancelled": ""})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**scope, "trace": row["id"]})
     ended = {**scope, "via": values["source"]}
     db.delete("event", ended)
-    for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):
+    outcomes = db.run("outcomes_of", values).fetchall()
+    for row in outcomes:
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
-    counts = loops, attempts, len(sent), db.delete("outcome", ended)
-    return RevocationResult(0, 0, 0, *counts), names
+        db.delete("outcome", {**scope, "loop": row["loop"]})
+    counts = len(loops), attempts, len(sent), len(outcomes), db.delete("exposure", ended)
+    return RevocationResult(0, 0, 0, *counts, len(cancelled), tuple(loops[:NAMED])), names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:
-    """Return the scopes of the tenant that have loops, lessons, episodes or traces."""
-    tables, key = ("loop", "reflection", "episode", "trace"), {"tenant": scope.tenant}
+    """Return the scopes of the tenant that have loops, lessons, exposures, episodes or traces."""
+    tables = "loop", "reflection", "exposure", "episode", "trace"
+    key = {"tenant": scope.tenant}
     found = {row[0] for one in tables for row in db.select("distinct project", one, key)}
     return [Scope(scope.tenant, project) for project in sorted(found)]
 

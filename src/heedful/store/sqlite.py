@@ -6,6 +6,7 @@ Each process has one writer thread. It commits all waiting writes together, with
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
@@ -41,20 +42,26 @@ class Place:
         """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for `writes`."""
         if self.path == MEMORY_ONLY:
             return
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            found = None
-        here = found and (found.st_dev, found.st_ino)
+        here = self.identity()
         self.opened = self.opened or here
-        if found is None or here != self.opened:
-            what = "replaced" if found else "deleted"
+        if here is None or here != self.opened:
+            what = "replaced" if here else "deleted"
             todo = "move the file back, or restart what uses it"
             raise errors.StoreUnavailable(f"{self.path} was {what} while it was open; {todo}")
-        if not found.st_size:
+        if not os.path.getsize(self.path):
             raise errors.StoreCorrupt(f"{self.path} is empty, not a database; {RESTORE}")
         if writes and not os.access(self.path, os.W_OK):
             raise errors.StoreUnavailable(f"{self.path}: {_CAUSES[sqlite3.SQLITE_READONLY]}")
+
+    def identity(self, end: str = "") -> tuple[int, int] | None:
+        """Return what identifies the file at the path and `end`; None if there is no file."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path + end)
+            return found.st_dev, found.st_ino
+        return None
+
+
+_open: WeakSet[Connection] = WeakSet()
 
 
 class Connection(sqlite3.Connection, Db):
@@ -62,11 +69,33 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: Place = Place(MEMORY_ONLY)
+    lost: bool = False
+    log: tuple[int, int] | None = None  # the identity of the `-wal` file that it writes
 
     def check(self) -> None:
         self.place.check()
 
+    def watch(self) -> None:
+        """Leave no write-ahead log beside another file, which SQLite would write into that file.
+
+        If the database was moved, the log goes into the moved file. The connection still reads it.
+        If the database is back, or somebody removed the log, the connection is closed.
+        """
+        if self.lost or self.log is None or self.place.opened is None:
+            return
+        with suppress(sqlite3.Error, OSError):  # it looks again soon
+            path, there = self.place.path, self.place.identity("-wal") == self.log
+            if self.place.identity() == self.place.opened:
+                if not there:
+                    self.lost = True
+                    self.close()
+            elif there and not self.execute("pragma wal_checkpoint(truncate)").fetchone()[0]:
+                logging.getLogger(__name__).warning("%s was moved, with all writes", path)
+                os.unlink(f"{path}-wal")
+                os.unlink(f"{path}-shm")
+
     def close(self) -> None:
+        self.watch()
         self.lost = True
         super().close()
 
@@ -102,6 +131,11 @@ class Thread(Threads[Connection]):
         super().__init__(connect, 1, GROUP if writes else 1)
         self._transact = _commit if writes else _read
 
+    def look(self) -> None:
+        """Notice that the file was moved, or is back, also if nobody uses the store."""
+        if (found := getattr(self._own, "connection", None)) is not None:
+            found.watch()
+
     async def run(self, work: Work[T]) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`."""
         answer: T = await asyncio.wrap_future(self.submit(work))
@@ -112,6 +146,7 @@ class Thread(Threads[Connection]):
         if not jobs:
             return
         try:
+            self.look()
             db = self.connection()
             try:
                 self._transact(db, jobs)
@@ -244,7 +279,13 @@ def connect(
     try:
         if place.opened:
             place.check(writes=False)
+            log = place.identity("-wal")
+            if any(one.place.path == name and not one.lost and one.log != log for one in _open):
+                raise errors.StoreUnavailable(f"{name} was moved and is back; try again")
         elif not (alone or os.path.exists(name)):
+            if os.path.exists(f"{name}-wal") and os.path.getsize(f"{name}-wal"):
+                todo = f"move it back; to begin a new database, delete {name}-wal and {name}-shm"
+                raise errors.StoreUnavailable(f"{name} is gone, its log is there; {todo}")
             _create(name)
         db = sqlite3.connect(
             name, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
@@ -262,6 +303,8 @@ def connect(
             _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
+        db.log = None if alone else place.identity("-wal")
+        _open.add(db)
         failed.pop_all()
     return db
 

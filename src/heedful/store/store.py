@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import (
     Any,
     Concatenate,
@@ -230,6 +230,7 @@ class Threads(Generic[C]):
 
     # Seconds to wait for running work when the interpreter ends or an unused store is freed.
     GRACE = 0.5
+    PAUSE = 1.0  # seconds after which an idle thread calls `look`
 
     def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
         self._connect = connect
@@ -261,6 +262,9 @@ class Threads(Generic[C]):
             self._jobs.put(job)
         return job
 
+    def look(self) -> None:
+        """Look after the connection of the current, idle thread."""
+
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run the jobs on this thread and set their results. Raises the first error of a job."""
         for job in jobs:
@@ -289,7 +293,14 @@ class Threads(Generic[C]):
 
     def _main(self, waiting: SimpleQueue[Job | None], idle: list[None]) -> None:
         job: Job | None
-        while (job := waiting.get()) is not None:
+        while True:
+            try:
+                job = waiting.get(timeout=self.PAUSE)
+            except Empty:
+                self.look()
+                continue
+            if job is None:
+                break
             jobs = [job]
             while len(jobs) < self._group and not waiting.empty():
                 if (job := waiting.get()) is None:
@@ -532,7 +543,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that may be repeated: its caller, idempotency key `once`, digest of its request."""
+    """A call that may be repeated: its caller, digest `once` of its idempotency key, request."""
 
     tenant: str
     caller: str

@@ -43,6 +43,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
     async with state.probing:
         if time.monotonic() >= state.probed + FRESH:
             store = await _state(state.setup.store.write(Scope(), check_writes))
+            store = state.damage or store  # only a restart can end damage
             state.known = {"store": store, "work": await _state(state.setup.work.depth())}
             state.probed = time.monotonic()
     ready = set(state.known.values()) == {"ok"}

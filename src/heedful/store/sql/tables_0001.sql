@@ -398,7 +398,7 @@ create table audit_head (
 ) without rowid;
 
 -- A call with an Idempotency-Key. `n` numbers its effects from 0; row -1 is the answer. A row is written in the
--- transaction of the effect and has the result of the effect. `digest` covers the request.
+-- transaction of the effect and has the result of the effect. `digest` covers the request, `once` the Idempotency-Key.
 create table answer (
   tenant text not null,
   caller text not null,
