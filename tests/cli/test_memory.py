@@ -50,9 +50,8 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session, monk
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
     monkeypatch.setenv("HEEDFUL_PROJECT", "third")
-    elsewhere = "1 lesson of the project other: HEEDFUL_PROJECT=other heedful quarantine list"
     session(
-        ("quarantine list", 0, "nothing waits", elsewhere),
+        ("quarantine list", 0, "nothing waits in the quarantine of project 'third'"),
         ("quarantine revoke key:heedful_0f", 0, "would remove: 2 examples, 2 lessons",
          "lessons: 1, ", "--by NAME"),
         ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
@@ -175,7 +174,7 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
         ("quarantine reject 1 3 3 --by ann --json", 0, '"rejected": [\n    1,\n    3\n  ]'),
         ("quarantine release 1 --by bob", 2, "it was rejected by ann; heedful quarantine show 1"),
         ("audit list", 0, "quarantine.release", "quarantine.reject"),
-        ("quarantine list", 0, "nothing waits in quarantine\n"),
+        ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject"),
         (f"quarantine revoke '{page}'", 0, f"would remove: {removed}", "' --by NAME"),

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Context, Option, Typer
@@ -18,7 +17,7 @@ from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
-from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
+from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask, where
 from heedful.errors import ModelError, ModelUnavailable, NotFound, TraceFileError, UsageError
 from heedful.lessons.consolidate import VETOES
 from heedful.lessons.lesson import ORDER, Scope
@@ -63,19 +62,8 @@ def list_waiting(limit: Limit = 50) -> int:
     for row in rows:
         del row["provenance"]  # only `show` prints it
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
-    empty = "nothing waits in quarantine"
-    for project, n in ask(_elsewhere) if not rows else ():
-        more = f"{counted(n, 'lesson')} of the project {project}"
-        command = f"HEEDFUL_PROJECT={quote(project)} heedful quarantine list"
-        empty += f"\n{more if n < exposures.WAITING else f'at least {more}'}: {command}"
+    empty = f"nothing waits in the quarantine of {where()}"
     return emit(rows, WAITING, key="waiting", text=2, empty=empty, then=then)
-
-
-async def _elsewhere(memory: Memory) -> list[tuple[str, int]]:
-    """Return the projects of the tenant where lessons wait, and how many."""
-    scopes, most = await memory.store.read(memory.scope, lessons.projects), exposures.WAITING
-    each = [(one.project, await Quarantine(memory.store, one).waiting(most)) for one in scopes]
-    return [(project, len(rows)) for project, rows in each if rows]
 
 
 @quarantine.command("show")

@@ -103,8 +103,7 @@ class RevocationResult:
 
     Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of its loops,
     and in loops of others its first attempt with all that followed. `exposures` counts the lessons
-    in prompts for which it recalled, and `cancels` the loops of others that it cancelled and that
-    are open again. `loop_ids` and `lesson_ids` name at most 50 of the loops and lessons.
+    in prompts for which it recalled. `loop_ids` and `lesson_ids` name at most 50 of them.
     """
 
     examples: int = 0
@@ -115,7 +114,6 @@ class RevocationResult:
     episodes: int = 0
     outcomes: int = 0
     exposures: int = 0
-    cancels: int = 0
     loop_ids: tuple[str, ...] = ()
     lesson_ids: tuple[int, ...] = ()
 

@@ -636,24 +636,19 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     """Delete what came through the key `source`; return the numbers, and the sources of lessons.
 
-    A loop of others goes back to the state before the first attempt that the key reported, and is
-    open again if the key cancelled it.
+    A loop of others goes back to the state before the first attempt that the key reported.
     """
     names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
-    attempts, loops, opened = 0, list[str](), {"state": "open", "updated": values["now"]}
+    attempts, loops = 0, list[str]()
     for n, id, first, last in db.run("loops_of", values).fetchall():
         names.append(f"loop:{id}")
         for number in range(first, last + 1):  # the later ones built on the feedback
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
-        db.update("loop", {"n": n}, opened)
+        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
         if db.delete("loop", {"n": n, "via": values["source"]}):
             loops.append(id)
             db.delete("note", {**scope, "loop": id})
-    cancelled = db.run("cancelled_by", values).fetchall()
-    for n, seq in cancelled:
-        db.delete("decision", {"loop": n, "seq": seq})
-        db.update("loop", {"n": n}, {**opened, "cancelled": ""})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
     for row in db.run("delete_traces", values).fetchall():
@@ -666,7 +661,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
         db.delete("outcome", {**scope, "loop": row["loop"]})
     counts = len(loops), attempts, len(sent), len(outcomes), db.delete("exposure", ended)
-    return RevocationResult(0, 0, 0, *counts, len(cancelled), tuple(loops[:NAMED])), names
+    return RevocationResult(0, 0, 0, *counts, tuple(loops[:NAMED])), names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

@@ -192,14 +192,6 @@ select n, id, case when via = :source then 1
 from loop where tenant = :tenant and project = :project and (
   via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
 
--- name: cancelled_by
--- The loops that a key cancelled, with the verdict. `cancelled` begins with the name and the id of the key.
-select l.n, max(d.seq) as seq from loop l join decision d on d.loop = l.n
-join key k on k.tenant = l.tenant and 'key:' || k.id = :source
-where l.tenant = :tenant and l.project = :project and l.state = 'stopped'
-  and instr(l.cancelled, k.name || ' (' || k.id || ')') = 1
-group by l.n;
-
 -- name: outcomes_of
 -- The outcomes that a key reported, and those of loops whose prompts it recalled.
 select loop, right_at_once, signatures, n from outcome
