@@ -10,6 +10,7 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput
+from heedful.integrations import Host
 from heedful.traces.episode import Episode, Event
 
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
@@ -183,3 +184,19 @@ async def test_a_rejected_text_is_not_learnt_again(store):
     await memory.quarantine.reject([held.entry], by="ann")
     again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
     assert [one.state for one in again.stored.values()] != ["quarantined"]
+
+
+async def test_what_put_an_error_right_joins_the_text_that_waits():
+    memory = heedful.Memory(":memory:")
+    run = Host(memory=memory, strict=True).run("s1", "build the app")
+    await run.before("Bash", {"command": "npm run build"}, "c1")
+    await run.seen("Bash", "npm ERR! error: missing script: build", "c1")
+    await run.study()
+    assert "put it right" not in (await memory.quarantine.waiting())[0].lesson
+    await run.before("Bash", {"command": "npm run bundle"}, "c2")
+    await run.learn(Event("tool_response", "ok", tool="Bash", call="c2"), ends="success")
+    (waits,) = await memory.quarantine.waiting()
+    assert (waits.lesson.splitlines()[-1], waits.seen) == ("Bash `npm run bundle`", 1)
+    await memory.quarantine.release([waits.id], by="ada")
+    again = await memory.before("Bash", {"command": "npm run build"})
+    assert [one.fix for one in again.failures] == ["Bash `npm run bundle`"]

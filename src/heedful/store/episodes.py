@@ -19,7 +19,6 @@ from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, 
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import RAISING
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
@@ -126,10 +125,15 @@ def record_session(
         mark, source = one.signature.digest, storable(one.source)
         if db.one("seen_in", scope, kind=one.kind, signature=mark, source=source) is not None:
             held = lessons.known(db, scope, [one])
-            if one.trust in RAISING and not {row.trust for row in held} & RAISING:
-                db.delete("occurrence", {"reflection": held[0].id, "source": source})
-                db.update("reflection", {"id": held[0].id}, {"seen": held[0].seen - 1})
-                held = tuple(lessons.upsert(db, scope, [one], now, quota))  # the mend is new
+            id, seen = held[0].id, held[0].seen
+            ((text,),) = db.select("text", "reflection", {"id": id})
+            if MENDED in one.text and MENDED not in text:  # the session put it right by now
+                db.delete("occurrence", {"reflection": id, "source": source})
+                if held[0].state == "quarantined" and seen == 1:
+                    db.delete("reflection", {"id": id})
+                else:
+                    db.update("reflection", {"id": id}, {"seen": seen - 1})
+                held = tuple(lessons.upsert(db, scope, [one], now, quota))
             answers += held
         else:
             answers += lessons.upsert(db, scope, [one], now, quota) or [lessons.NOT_KEPT]
