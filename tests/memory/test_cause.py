@@ -159,27 +159,41 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 
 
 @pytest.mark.parametrize(
-    ("mended", "examples", "told", "worked"),
+    ("mended", "own", "examples", "told", "worked"),
     [
-        (1, 3, [9, 1, 2, 3], False),  # first answers that were accepted count as verified
-        (1, 2, [9, 1, 2], True),
-        (0, 2, [9, 1, 2], True),
-        (0, 0, [9], True),
-        (None, 3, [3], False),  # nothing failed
+        (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
+        (1, True, 2, [9, 1, 2], True),
+        (0, True, 2, [9, 1, 2], True),
+        (0, True, 0, [9], True),
+        (1, False, 3, [9], True),
+        (None, True, 3, [1, 2, 3], False),
     ],
 )
-def test_where_loops_fail_first_answers_that_were_accepted_count_as_verified(
-    mended, examples, told, worked
-):
-    first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.9}
+def test_accepted_answers_of_the_key_are_told_however_unlike(mended, own, examples, told, worked):
+    first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.1, "own": own}
     known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
     if mended is not None:
         cause = Cause("K", "r", fix=1, loops=2, mended=mended)
         rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
         known.append(found(9, "tell it", "", worked=Example("tell it", "7 kg", "7"), **rule))
-    chosen, _ = choose_for_loop("weigh it", known, 0.0)
+    chosen, missed = choose_for_loop("weigh it", known, 0.0)
     assert sorted(one.id for one in chosen) == sorted(told)
     assert any(one.worked for one in chosen) is worked
+    assert {one.id for one, _ in missed} == {one.id for one in known} - {*told}
+
+
+@pytest.mark.both
+async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_other_key(store):
+    memory = Memory(store, holdout=0.0)
+    options: dict[str, Any] = {"checks": [severity], "memory": memory, "memory_key": "K"}
+    seen = []
+    for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
+        generate = functools.partial(lambda answer, task, hint: answer, answer)
+        await run(task, generate=generate, store=store, **options)
+        for key in "KJ":
+            briefing = await memory.brief("the page after checkout is blank", "", memory_key=key)
+            seen.append(bool(briefing.examples))
+    assert seen == [False, False, True, False]
 
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):

@@ -290,7 +290,7 @@ class LoopRecorder:
         told = self.briefing or Briefing()
         # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
-        origin |= {"space": told.space, "vector": told.vector}
+        origin |= {"space": told.space, "vector": told.vector, "memory_key": told.memory_key}
         if not self.measured:
             origin["trust"] = "tool"
         if self.judged:

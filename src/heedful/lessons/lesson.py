@@ -168,7 +168,7 @@ class Reflection:
     `vector` is the embedding of the example's task, or of `text` without an example; `space` names
     the embedder. `source` names the origin of the text, `sources` name others that it depends on,
     `parents` are the ids of examples that this lesson is derived from, and `meta` is further JSON
-    data. `cause` is the rule that the loop broke, if loops with its memory key recall it.
+    data. `cause` is the rule that the loop broke, if loops with its `memory_key` recall it.
     """
 
     kind: str
@@ -191,6 +191,7 @@ class Reflection:
     meta: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     cause: Cause | None = None
+    memory_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,7 @@ class Match:
     those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
     examples that are quarantined. `cause` is set if the memory key of a loop found the lesson;
     then `worked` is the output that broke the rule and what was accepted, unless they are long.
+    `own` is true if the loop that asks has the memory key of the example, and the key has rules.
     """
 
     id: int
@@ -292,6 +294,7 @@ class Match:
     meta: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
     worked: Example | None = None
+    own: bool = False
 
     @property
     def relevance(self) -> float:

@@ -33,7 +33,7 @@ BUDGET = 600  # tokens: about 2,300 characters of English
 # 200 questions about other things, 8 % share 0.30 of their words with one of 370 lessons.
 COSINE = 0.42
 COVERAGE = 0.30
-# A prompt takes only what is nearer, because a wrong example is worse than none: by vectors, or
+# A prompt takes only what is nearer, or `own`: a wrong example is worse than none. By vectors, or
 # without vectors by the cosine of the two sets of words. Measured on the tasks of
 # examples/house_rules. By vectors: the nearest task of the same family is at 0.57 or above, 1.7 %
 # of the tasks of other families are above 0.45, and none of 100 questions about other things is
@@ -77,14 +77,13 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
     lessons win.
     """
-    related = []
-    for one in _with_overlap(task, found):
-        similar = one.cosine is not None and one.cosine >= COSINE
-        if similar or one.coverage >= COVERAGE or _nearness(one):
-            related.append(one)
-    related.sort(key=lambda match: _order(match.relevance, match, now))
+    related = [
+        one
+        for one in _with_overlap(task, found)
+        if (one.cosine or 0.0) >= COSINE or one.coverage >= COVERAGE or _nearness(one)
+    ]
     distinct: dict[tuple[str, str], Match] = {}
-    for match in related:
+    for match in sorted(related, key=lambda match: _order(match.relevance, match, now)):
         distinct.setdefault((match.example.task, match.example.accepted or match.lesson), match)
     return list(distinct.values())[:limit]
 
@@ -93,9 +92,8 @@ def _with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
     """Yield the matches; those without a cosine get the overlap of their words with the task."""
     asked = frozenset(words(task))
     for match in found:
-        overlap = 0.0
-        if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
-            overlap = len(asked & said) / sqrt(len(asked) * len(said))
+        said = frozenset(words(match.example.task)) if match.cosine is None else frozenset()
+        overlap = len(asked & said) / sqrt(len(asked) * len(said) or 1)
         yield replace(match, overlap=overlap) if overlap else match
 
 
@@ -145,8 +143,8 @@ def worth(match: Match, now: float = 0.0) -> float:
 def _likeness(match: Match) -> tuple[str, float, float]:
     """Return how a match is like the task: the measure, its value, and the least for a prompt."""
     if match.cosine is None:
-        return "share of words", match.overlap, PROMPT_WORDS
-    return "cosine", match.cosine, PROMPT_COSINE
+        return "share of words", match.overlap, 0.0 if match.own else PROMPT_WORDS
+    return "cosine", match.cosine, 0.0 if match.own else PROMPT_COSINE
 
 
 def _nearness(match: Match) -> float:
@@ -178,15 +176,14 @@ def choose(
     advice: bool = False,
     seed: int = 0,
     rules: Sequence[Match] = (),
-    firsts: bool = False,
 ) -> list[Match]:
     """Return the nearest matches: at most `SHOWN`, at most `UNVERIFIED` of them not verified.
 
-    With `firsts`, first answers that were accepted count as verified. The first `RULES` of the
-    `rules` come before them and are not counted among them. Other matches that are not near enough,
-    or are quarantined, are left out. Lessons without an accepted output are included only with
-    `advice`; then the result of `as_text` with this `seed` must fit into the budget. A match that
-    would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    Examples that are `own` count as verified. The first `RULES` of the `rules` come before them and
+    are not counted among them. Other matches that are not near enough, or are quarantined, are left
+    out. Lessons without an accepted output are included only with `advice`; then the result of
+    `as_text` with this `seed` must fit into the budget. A match that would exceed `budget` tokens
+    is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     usable = [one for one in ranked if one.state != "quarantined" and _nearness(one)]
@@ -197,7 +194,7 @@ def choose(
     unverified = 0
     for one in (*rules, *near):
         among, most = (told, RULES) if one.cause else (chosen, SHOWN)
-        doubtful = not (one.cause or one.verified or (firsts and one.kind == "example"))
+        doubtful = not (one.cause or one.verified or one.own)
         if len(among) == most or (doubtful and unverified == UNVERIFIED):
             continue
         turns = as_messages(more := [*told, *chosen, one])
@@ -243,13 +240,14 @@ def choose_for_loop(
             rules.append(match)
     # A loop about the same task, such as a stage, is told more of its rules: they are near.
     alike += [replace(match, cause=None) for match in rules[RULES:] if match.verified]
+    # The example of a rule comes with the rule, unless its task is similar.
+    worked = {match.worked.digest for match in rules[:RULES] if match.worked}
+    alike = [replace(one, own=one.own and one.example.digest not in worked) for one in alike]
     ranked = rank(task, alike, len(alike), now)
     strategies = [match for match in ranked if match.kind in PRODUCTS][:STRATEGIES]
     usable = [*(match for match in ranked if match.kind not in PRODUCTS), *strategies]
     advice = any(not match.example.accepted for match in (*rules, *usable))
-    # Where loops of the key fail, a first answer that was accepted is a rare proof of what passes.
-    failing = any(match.cause for match in found)
-    chosen = choose(usable, now=now, advice=advice, rules=rules, firsts=failing)
+    chosen = choose(usable, now=now, advice=advice, rules=rules)
     shown = {match.example.digest for match in chosen if match.example.accepted}
     full = tell == "rules" or len(shown) == SHOWN
     for n, match in enumerate(chosen):
@@ -502,19 +500,16 @@ def _chance(*names: str | int) -> float:
 
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
-) -> tuple[Exposure, ...]:
-    """Return an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
+) -> Iterator[Exposure]:
+    """Yield an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
     pooled = share > 0 and is_pooled(seed, loop)
-    exposures = []
     for lesson, ids in examples.items():
         shown = not is_withheld(seed, loop, lesson, share)
-        digest = lesson.partition("/")[2]
         seen = tuple(dict.fromkeys(ids)) if shown else ()
-        exposures.append(Exposure(lesson, loop, shown, digest, share, pooled, seen))
-    return tuple(exposures)
+        yield Exposure(lesson, loop, shown, lesson.partition("/")[2], share, pooled, seen)
 
 
 def outcome_of(loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()) -> Outcome:

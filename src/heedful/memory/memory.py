@@ -375,9 +375,8 @@ class Memory(Transfers):
         )
         share = self.holdout if past.ended >= ranking.FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or (
-            ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
-        )
+        drawn = ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
+        exposures = past.exposures or tuple(drawn)
         shown = {id for exposure in exposures for id in exposure.examples}
         fates: dict[bool, Any] = {True: ("told",), False: ("withheld", ranking.CHANCE)}
         choices = [Choice.of(one, *fates[one.id in shown]) for one in chosen if exposures]
@@ -389,7 +388,7 @@ class Memory(Transfers):
                 choices.append(Choice.of(one, "closest", why, words=False))
                 break  # they are sorted
         known = past.memory_key, space, past.waiting, tuple(choices)
-        return Briefing(*known, tuple(exposures), tuple(chosen), vector)
+        return Briefing(*known, exposures, tuple(chosen), vector)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
@@ -493,8 +492,7 @@ class Memory(Transfers):
     async def _search(
         self, text: str, most: int, only: records.Filter, waiting: bool = False
     ) -> list[Match]:
-        space, vector = await self._embed(text)
-        asked = text, space, vector, most, only, waiting
+        asked = text, *await self._embed(text), most, only, waiting
         return await self.store.read(self.scope, search.search, *asked)
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
@@ -521,10 +519,8 @@ async def write_lessons(
         replace(each, space=vectors[text][0], vector=vectors[text][1])
         for each, text in zip(lessons, texts, strict=True)
     ]
-    most = memory.max_entries or 0
-    return await memory.store.write(
-        memory.scope, work, *key, embedded, most=most, quota=memory.quota
-    )
+    bounds = {"most": memory.max_entries or 0, "quota": memory.quota}
+    return await memory.store.write(memory.scope, work, *key, embedded, **bounds)
 
 
 class Quarantine:

@@ -101,7 +101,7 @@ def brief(
     scope: Scope,
     loop: str,
     memory_key: str,
-    find: Callable[[Db, Scope], list[records.Match]],
+    find: Callable[..., list[records.Match]],
 ) -> tuple[list[records.Match], records.Past]:
     """Return what `find` finds and the rules of the key, and what is known of the loop.
 
@@ -110,7 +110,8 @@ def brief(
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
         memory_key = rows[0]["memory_key"] if rows else ""
-    found = [*find(db, scope), *(search.by_cause(db, scope, memory_key) if memory_key else ())]
+    rules = search.by_cause(db, scope, memory_key) if memory_key else []
+    found = find(db, scope, memory_key=memory_key) + rules
     held = {"scope": token(scope), "most": WAITING, "before": ALL}
     waiting = len(db.run("held", held).fetchall())
     return found, replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)

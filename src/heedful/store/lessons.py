@@ -37,7 +37,7 @@ SENTENCE = 5  # words of an answer that is rejected for every task
 # `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = "dream link exposure outcome taught episode span trace event".split()
 # The fields of a reflection that are stored unchanged.
-PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
+PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop", "memory_key")
 INTERNAL = ("tenant", "project", "words", "author", "meta")
 # The beginning of the digest of a row that holds the words of a lesson, not an example.
 LESSON = "lesson"

@@ -249,17 +249,20 @@ def search(
     limit: int,
     only: Filter | None = None,
     waiting: bool = False,
+    memory_key: str = "",
 ) -> list[Match]:
     """Return the examples most like `text`: at most `limit` by words and `limit` by vector.
 
     `space` is the vector space of `vector`, and `only` filters the examples. A match has a
     `keyword` score if the search by words found it, and a `cosine` if its vector is in `space`.
     With `waiting`, examples in quarantine are returned, too, and a blank `text` finds all examples.
+    The examples of the `memory_key` are `own`, if its loops broke rules.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
-    one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only or ANY, waiting)
+    key = {**key_of(scope), "space": space, "memory_key": memory_key}
+    one = Sought(db, key, corpus, limit, only or ANY, waiting)
     counts = count_texts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
     cosine = {} if vector is None else by_vector(one, vector, [*keyword, *one.held])
@@ -398,7 +401,7 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     A rule has no accepted output and no score, but a `cause`, and an example if that is short.
     """
     found = []
-    unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0}
+    unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0, "own": False}
     for row in db.all("by_cause", scope, memory_key=memory_key):
         one = Example(**json.loads(row["record"]))
         short = len(one.task) + len(one.rejected) + len(one.accepted) <= WORKED

@@ -297,7 +297,7 @@ def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State 
         return None
     values = {**lesson, **key, "text": text, "state": one.state, "trust": one.trust}
     values |= {"source": next(iter(one.sources), ""), "sources": one.sources, "parents": "[]"}
-    values |= {"now": one.at or lesson["now"], "searched": storable(one.words)}
+    values |= {"now": one.at or lesson["now"], "searched": storable(one.words), "memory_key": ""}
     lessons.add_example(db, values, one.example, "", None)
     ((id, state),) = db.select("id, state", "example", key)
     if one.author and text == lesson["text"] and not lesson["author"]:

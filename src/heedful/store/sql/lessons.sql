@@ -277,10 +277,10 @@ order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'veri
 limit :limit;
 
 -- name: insert_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
+insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words, memory_key)
 values (coalesce((select example from corpus where scope = :scope),
                  cast(:reflection as bigint) / 100000000 * 100000000) + 1,
-        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
+        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words, :memory_key)
 on conflict (reflection, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false

@@ -18,7 +18,8 @@ select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.s
        (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
-                                       where value in (select value from json_each(:tags)))) as passes
+                                       where value in (select value from json_each(:tags)))) as passes,
+       e.memory_key = :memory_key and exists (select 1 from cause where tenant = :tenant and project = :project and memory_key = :memory_key) as own
 from json_each(:ids) i cross join example e cross join reflection l
      left join vector v on v.example = e.id and v.space = :space
 where e.id = i.atom and l.id = e.reflection

@@ -176,6 +176,7 @@ create table example (
   trust text not null default 'external',
   lesson text not null default '',
   words text not null default '',
+  memory_key text not null default '',
   indexed boolean not null default false,
   at real not null,
   unique (reflection, digest)
