@@ -96,12 +96,14 @@ class Step:
 
     `lesson` is the id of the lesson (of the kind `reflection`) about this failure; without one, the
     failure is not stored. `state` says in what state the step failed, such as the step before it.
+    `at` is the time of its result in seconds since 1970, 0 if unknown.
     """
 
     action: Action
     error: str = ""
     lesson: int = 0
     state: str = ""
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -418,7 +418,7 @@ def steps_of(
             acted = action(event.tool, given_to(event))
             text = run.failure[at] or run.failure[result]
             error = (text and error_line(text)) if errors is None else errors.get(at, "")
-            steps.append(Step(acted, error, int(at in failed), before))
+            steps.append(Step(acted, error, int(at in failed), before, run.events[result].at or 0))
             before = f"after {clean(f'{event.tool}: {acted.text}', STATE)}"
     return tuple(steps)
 

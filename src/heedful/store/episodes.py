@@ -297,20 +297,23 @@ def _put(db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
 def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Record the steps of one run: what failed, and what worked after it had failed before.
 
-    `source` names the run, so that it counts once and can be revoked.
+    `source` names the run, so that it counts once and can be revoked. A step without a time was
+    just made. A run may be recorded again when it is longer.
     """
-    now, last = time.time(), dict[str, bool]()
+    now, worked, good = time.time(), dict[str, float](), defaultdict[float, list[str]](list)
     for step in steps:
-        last.update(dict.fromkeys(step.action.digests(step.error), not step.error))
-    worked = json.dumps([digest for digest, well in last.items() if well])
-    db.run("actions_worked", {**key_of(scope), "digests": worked, "now": now})
+        at = 0.0 if step.error else min(step.at or now, now)
+        worked.update(dict.fromkeys(step.action.digests(step.error), at))
+    for digest, at in worked.items():
+        good[at].append(digest)
+    for at in filter(None, good):
+        db.run("actions_worked", {**key_of(scope), "digests": json.dumps(good[at]), "at": at})
     for step in steps:
         if step.error and step.lesson:
             values = {**key_of(scope), "reflection": step.lesson, "source": storable(source)}
-            values |= {"state": storable(step.state), "failed": now}
+            values |= {"state": storable(step.state), "failed": min(step.at or now, now)}
             for digest in step.action.digests(step.error):
-                times = {"digest": digest, "worked": now if last[digest] else 0.0}
-                db.run("insert_action", {**values, **times})
+                db.run("insert_action", {**values, "digest": digest, "worked": worked[digest]})
 
 
 def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:

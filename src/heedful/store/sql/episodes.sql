@@ -64,14 +64,15 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 update reflection set importance = max(importance, :least) where id = :id;
 
 -- name: actions_worked
-update action set worked = :now
-where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and worked < failed;
+update action set worked = :at
+where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
+  and worked < failed and failed <= :at;
 
 -- name: insert_action
 insert into action (tenant, project, digest, reflection, source, state, failed, worked)
 values (:tenant, :project, :digest, :reflection, :source, :state, :failed, :worked)
 on conflict (tenant, project, digest, reflection, source) do update
-set state = excluded.state, failed = excluded.failed, worked = excluded.worked;
+set state = excluded.state, failed = max(action.failed, excluded.failed), worked = max(action.worked, excluded.worked);
 
 -- name: failed_actions
 -- The lessons about an action, or a part of it, that has not worked since; :whole is the digest of the whole action.
