@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.host import ROOM, Advice, Host, HostRun
 from heedful.lessons.action import action
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
@@ -322,9 +322,14 @@ class _Moment:
         named = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
         return named if named and Path(named).is_dir() else str(Path.cwd())
 
+    @property
+    def room(self) -> int:
+        """Characters that the answer to the event can show."""
+        return ROOM if self.agent.events[self.name] in self.agent.takes else 0
+
     def advise(self, advice: Advice, work: Work = "") -> Reply:
         answer = None
-        if advice and self.agent.events[self.name] in self.agent.takes:
+        if advice and self.room:
             answer = self.agent.context(self.name, cut_middle(advice.text, MOST))
         return Reply(answer, work, self.run.id)
 
@@ -337,11 +342,12 @@ async def _prompt(at: _Moment) -> Reply:
     prompt = at.text("prompt")
     if not prompt.strip() or at.text("source") in MACHINE:
         return Reply()  # words of the user are trusted, those of a machine are not
-    return at.advise(await at.run.recall(prompt, at.text("prompt_id")))
+    return at.advise(await at.run.recall(prompt, at.text("prompt_id"), at.room))
 
 
 async def _before(at: _Moment) -> Reply:
-    advice = await at.run.before(at.tool, at.arguments, *at.call)
+    room = ROOM if at.settings.deny else at.room
+    advice = await at.run.before(at.tool, at.arguments, *at.call, room=room)
     if advice and at.settings.deny:
         asked, since = action(at.tool, at.arguments).whole, list[str]()
         for one in await at.run.events():
@@ -366,7 +372,7 @@ async def _after(at: _Moment) -> Reply:
         # no hook ran before the call
         await at.run.learn(Event("tool_call", "", agent, at.tool, at.arguments, call))
     if error := (at.text("error") or "error") if failed else _error(response):
-        return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
+        return at.advise(await at.run.seen(at.tool, error, *at.call, room=at.room), "study")
     await at.run.learn(Event("tool_response", _words(response), agent, at.tool, call=call))
     return Reply(None, "study" if _mends(events, at) else "", at.run.id)
 
@@ -432,7 +438,6 @@ async def _stop(at: _Moment) -> Reply:
     failed, answer = False, None
     if at.settings.stop and not busy:
         failed, answer = await _judge(at)
-    await at.run.host.guarded("settle what was shown", at.run.settle(), None)
     learns = failed or not at.agent.event_of("end")
     return Reply(answer, "study" if learns else "", at.run.id)
 
