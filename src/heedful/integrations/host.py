@@ -27,7 +27,7 @@ from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
-from heedful.store.store import Db, Store
+from heedful.store.store import Db, Store, storable
 from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
 from heedful.traces.signals import error_lines
 
@@ -97,6 +97,13 @@ class Host:
         Without a `task`, an earlier run that was judged keeps its task.
         """
         return HostRun(self, id or f"run-{secrets.token_hex(8)}", task)
+
+    async def sweep(self) -> None:
+        """End the runs without an event for a day: they were killed, or their end was lost."""
+        if (memory := self.known) is not None:
+            before = time.time() - exposures.GIVEN_UP
+            for id in await memory.store.read(memory.scope, episodes.abandoned, before):
+                await self.run(id)._finish(memory)
 
     async def guarded(self, what: str, work: Coroutine[Any, Any, T], otherwise: T) -> T:
         """Return the result of `work`; `otherwise`, if it fails or takes longer than `seconds`."""
@@ -250,6 +257,15 @@ class HostRun:
             return Learned()
         return await learn_session(episode, memory=memory, sources=keys)
 
+    async def course(
+        self, tool: str, arguments: Mapping[str, Any] | str, call: str
+    ) -> tuple[bool, bool]:
+        """Return whether a call is kept, and whether its tool or action failed when it ran last."""
+        if (memory := self.host.known) is None:
+            return True, False
+        asked = self.id, tool, call, action(tool, arguments)
+        return await memory.store.read(memory.scope, episodes.course_of, *asked)
+
     async def settle(self) -> None:
         """Record for each lesson that was shown or withheld whether its error came again since.
 
@@ -396,6 +412,10 @@ class HostRun:
         await self._keep(*events)
         if ends is None or (memory := self.host.known) is None:
             return None
+        await self.host.sweep()
+        return await self._finish(memory)
+
+    async def _finish(self, memory: Memory) -> Learned | None:
         await self.settle()
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
@@ -430,11 +450,15 @@ def _arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
     return {"command": arguments} if isinstance(arguments, str) else arguments
 
 
-def _record(event: Event) -> str:
+def _record(event: Event) -> dict[str, Any]:
+    """Return an event as a row: without secrets, and with what finds it again."""
+    acted = action(event.tool, event.arguments or {}).whole if event.type == "tool_call" else ""
     event = clean_event(event, Limits().content)
     held = {name: getattr(event, name) for name in ("type", "content", "tool", "arguments")}
     held |= {name: getattr(event, name) for name in ("call", "error", "agent", "origin")}
-    return json.dumps(held, ensure_ascii=False, default=repr)
+    record = json.dumps(held, ensure_ascii=False, default=repr)
+    named = {name: storable(held[name]) for name in ("type", "tool", "call")}
+    return {**named, "action": acted, "failed": bool(event.error), "record": record}
 
 
 def _digests(event: Mapping[str, Any]) -> frozenset[str]:

@@ -339,12 +339,41 @@ MOST_EVENTS = 20_000
 
 
 @holds()
-def append_events(db: Db, scope: Scope, session: str, records: Sequence[str]) -> None:
-    """Add events to a session; `records` are JSON. The oldest events of the scope give way."""
-    about = {**key_of(scope), "session": storable(session), "via": db.actor.via, "at": time.time()}
-    for record in records:
-        db.insert("event", {**about, "record": record})
-    db.run("trim_events", {**key_of(scope), "most": MOST_EVENTS})
+def append_events(
+    db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add events to a session: the columns of a row. Other sessions give way, the oldest first."""
+    key = {**key_of(scope), "session": storable(session)}
+    for event in events:
+        of = {name: event[name] for name in ("call", *(() if event["call"] else ("tool",)))}
+        end, row = "order by n desc limit 1", {**event, "via": db.actor.via, "at": time.time()}
+        if event["type"] == "tool_response":
+            for made in db.select("action", "event", {**key, **of, "type": "tool_call"}, end):
+                row["action"] = made["action"]
+        db.insert("event", {**key, **row})
+    if events and db.one("full", scope, most=MOST_EVENTS) is not None:
+        db.run("trim_events", {**key, "most": MOST_EVENTS})
+
+
+def course_of(
+    db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
+) -> tuple[bool, bool]:
+    """Return whether a call is recorded, and whether its tool or action failed when it ran last."""
+    about = {"session": storable(session), "tool": storable(tool), "call": storable(call)}
+    known = db.one("known_call", scope, **about)
+    failed = db.one("failed_last", scope, **about, action=action.whole)
+    return bool(known and known["known"]), bool(failed and failed["failed"])
+
+
+def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
+    """Return the sessions without an event since the time `before`."""
+    return [row["session"] for row in db.all("abandoned", scope, before=before)]
+
+
+def owner(db: Db, scope: Scope, session: str) -> str | None:
+    """Return the key that sent the first event of a session, "" in process; None without events."""
+    key = {**key_of(scope), "session": storable(session)}
+    return next((row["via"] for row in db.select("via", "event", key, "order by n limit 1")), None)
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
