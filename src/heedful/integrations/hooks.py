@@ -262,6 +262,8 @@ async def reply(
         "end": _end,
     }
     kind = known.events[name]
+    shows = kind in known.takes or (kind == "before" and settings.deny)
+    at.run.room = ROOM if shows else 0
     if kind == "stop":  # the commands of the project take their time
         return await _stop(at)
     return await host.guarded(f"answer {name}", steps[kind](at), Reply())
@@ -323,14 +325,9 @@ class _Moment:
         named = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
         return named if named and Path(named).is_dir() else str(Path.cwd())
 
-    @property
-    def room(self) -> int:
-        """Characters that the answer to the event can show."""
-        return ROOM if self.agent.events[self.name] in self.agent.takes else 0
-
     def advise(self, advice: Advice, work: Work = "") -> Reply:
         answer = None
-        if advice and self.room:
+        if advice and self.agent.events[self.name] in self.agent.takes:
             answer = self.agent.context(self.name, cut_middle(advice.text, MOST))
         return Reply(answer, work, self.run.id)
 
@@ -343,12 +340,11 @@ async def _prompt(at: _Moment) -> Reply:
     prompt = at.text("prompt")
     if not prompt.strip() or at.text("source") in MACHINE:
         return Reply()  # words of the user are trusted, those of a machine are not
-    return at.advise(await at.run.recall(prompt, at.text("prompt_id"), at.room))
+    return at.advise(await at.run.recall(prompt, at.text("prompt_id")))
 
 
 async def _before(at: _Moment) -> Reply:
-    room = ROOM if at.settings.deny else at.room
-    advice = await at.run.before(at.tool, at.arguments, *at.call, room=room)
+    advice = await at.run.before(at.tool, at.arguments, *at.call)
     if advice and at.settings.deny:
         asked, since = action(at.tool, at.arguments).whole, list[str]()
         for one in await at.run.events():
@@ -372,7 +368,7 @@ async def _after(at: _Moment) -> Reply:
     if not known:  # no hook ran before the call
         await at.run.learn(Event("tool_call", "", agent, at.tool, at.arguments, call))
     if error := (at.text("error") or "error") if failed else _error(response):
-        return at.advise(await at.run.seen(at.tool, error, *at.call, room=at.room), "study")
+        return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
     await at.run.learn(Event("tool_response", _words(response), agent, at.tool, call=call))
     return Reply(None, "study" if failed_last else "", at.run.id)
 

@@ -44,7 +44,6 @@ ADVICE = 10_000  # characters of all advice about calls in one prompt
 FRAME = 500  # characters around lessons: the delimiters, and what they are
 COMMON = 20  # lessons that came back most often; those of them that may be shown are taken
 SHOWABLE = ("candidate", "verified")
-UNSHOWN = "there is no room to show it"
 FACTS = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -134,47 +133,39 @@ class HostRun:
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)  # as the host gave them, by attempt
     said: dict[str, list[str]] = field(default_factory=dict)  # advice by the id of a call
-    left: int = ROOM  # characters for advice about calls, beside what was recalled
+    # Characters of lessons that the host can show now; what it cannot is not recorded as shown.
+    room: int = ROOM
 
     async def opening(self) -> Advice:
         """Return the lessons that came back most often in this memory, for a task yet unknown."""
         return await self.host.guarded("begin", self._opening(), Advice(silence="no answer"))
 
-    async def recall(self, task: Any = None, call: str = "", room: int = ROOM) -> Advice:
+    async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory tells about the task; `call` is the id of its message, if any.
 
-        If the run goes on after an end of its process, also return the last feedback. Without
-        `room`, only keep the message: what cannot be shown is not recorded as shown.
+        If the run goes on after an end of its process, also return the last feedback.
         """
         self.task, silent = self.task if task is None else task, Advice(silence="no answer")
-        advice = await self.host.guarded("recall", self._recall(call, room), silent)
-        self.left = max(0, ADVICE - FRAME - len(advice.text))
+        advice = await self.host.guarded("recall", self._recall(call), silent)
+        self.room = max(0, ADVICE - FRAME - len(advice.text))
         return advice
 
     async def before(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        call: str = "",
-        agent: str = "",
-        room: int = ROOM,
+        self, tool: str, arguments: Mapping[str, Any] | str, call: str = "", agent: str = ""
     ) -> Advice:
-        """Return how this action failed before and what mended it, in up to `room` characters.
+        """Return how this action failed before and what mended it.
 
-        `call` is the id of the call, `agent` the name of the agent if the run has several. Without
-        `room`, only keep the call: what cannot be shown is not recorded as shown.
+        `call` is the id of the call, `agent` the name of the agent if the run has several.
         """
         happened = Event("tool_call", "", agent, tool, _arguments(arguments), call)
-        work = self._before(happened, arguments, room)
+        work = self._before(happened, arguments)
         silent = Advice(silence="no answer")
         return self._tell(call, await self.host.guarded("ask about an action", work, silent))
 
-    async def seen(
-        self, tool: str, error: str, call: str = "", agent: str = "", room: int = ROOM
-    ) -> Advice:
-        """Return what mended this error of a tool before; the other arguments as in `before`."""
+    async def seen(self, tool: str, error: str, call: str = "", agent: str = "") -> Advice:
+        """Return what mended this error of a tool before; `call` and `agent` as in `before`."""
         happened = Event("tool_response", error, agent, tool, call=call, error=error[:300])
-        work, silent = self._seen(happened, error, room), Advice(silence="no answer")
+        work, silent = self._seen(happened, error), Advice(silence="no answer")
         return self._tell(call, await self.host.guarded("ask about an error", work, silent))
 
     def advice(self, room: int = ADVICE) -> dict[str, str]:
@@ -267,10 +258,7 @@ class HostRun:
         return await memory.store.read(memory.scope, episodes.course_of, *asked)
 
     async def settle(self) -> None:
-        """Record for each lesson that was shown or withheld whether its error came again since.
-
-        This ends the opportunity: a run has one for each lesson, from its first moment to its end.
-        """
+        """Record for each lesson that was shown or withheld whether its error came again since."""
         if (memory := self.host.known) is None:
             return
         open_ = await memory.store.read(memory.scope, exposures.opportunities, self.id)
@@ -347,16 +335,14 @@ class HostRun:
         shown = await memory.store.read(memory.scope, exposures.announce, *coins)
         return _facts(Seen(0), lessons, shown)
 
-    async def _recall(self, call: str, room: int) -> Advice:
+    async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
         await self._keep(Event("user_message", text, call=call))
         if self.judges:
             loop = await self._open()
             return Advice(loop.hint, loop.briefing.examples, loop.briefing.silence)
-        if (memory := self.host.known) is None:
-            return Advice(silence="there is no memory")
-        if not room:
-            return Advice(silence=UNSHOWN)
+        if (memory := self.host.known) is None or not self.room:
+            return Advice(silence="there is no memory, or no room to show it")
         found = await memory.recall(text, ranking.SHOWN)
         chosen = ranking.choose(found, now=time.time(), advice=True)
         shown = await self._announce([one.reflection for one in chosen])
@@ -365,30 +351,27 @@ class HostRun:
         turns, seed = ranking.as_messages(chosen), secrets.randbits(64)
         return Advice(ranking.as_text(turns, seed, chosen), turns, silence)
 
-    async def _before(
-        self, happened: Event, arguments: Mapping[str, Any] | str, room: int
-    ) -> Advice:
+    async def _before(self, happened: Event, arguments: Mapping[str, Any] | str) -> Advice:
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
         asked = action(happened.tool, arguments)
         known = await memory.store.read(memory.scope, episodes.failures_of, asked)
         lessons = {one.lesson: str(one) for one in known.failures}
-        return await self._offer(known, lessons, room, happened)
+        return await self._offer(known, lessons, happened)
 
-    async def _seen(self, happened: Event, error: str, room: int) -> Advice:
+    async def _seen(self, happened: Event, error: str) -> Advice:
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
         known = await memory.seen(happened.tool, error)
         lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
-        return await self._offer(known, lessons, room, happened)
+        return await self._offer(known, lessons, happened)
 
     async def _offer(
-        self, known: ActionHistory | Seen, lessons: Mapping[int, str], room: int, happened: Event
+        self, known: ActionHistory | Seen, lessons: Mapping[int, str], happened: Event
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep what happened."""
-        fit = _fitting(lessons, min(room, self.left))
-        shown = await self._announce(list(fit), happened)
-        return _facts(known, fit, shown) if fit or not lessons else Advice(silence=UNSHOWN)
+        fit = _fitting(lessons, self.room)
+        return _facts(known, fit, await self._announce(list(fit), happened))
 
     async def _announce(self, lessons: Sequence[int], *events: Event) -> frozenset[int]:
         """Return the lessons that this run is shown; record them, those withheld, and events."""

@@ -339,35 +339,33 @@ MOST_EVENTS = 20_000
 
 
 @holds()
-def append_events(
-    db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
-) -> None:
+def append_events(db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]) -> None:
     """Add events to a session: the columns of a row. Other sessions give way, the oldest first."""
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
-        of = {name: event[name] for name in ("call", *(() if event["call"] else ("tool",)))}
-        end, row = "order by n desc limit 1", {**event, "via": db.actor.via, "at": time.time()}
-        if event["type"] == "tool_response":
-            for made in db.select("action", "event", {**key, **of, "type": "tool_call"}, end):
-                row["action"] = made["action"]
-        db.insert("event", {**key, **row})
-    if events and db.one("full", scope, most=MOST_EVENTS) is not None:
-        db.run("trim_events", {**key, "most": MOST_EVENTS})
+        row = {**key, **event, "via": db.actor.via, "at": time.time()}
+        if event["type"] == "tool_response":  # of the call with its id, or the last of the tool
+            of = {one: event[one] for one in (("call",) if event["call"] else ("call", "tool"))}
+            of |= {**key, "type": "tool_call"}
+            row |= dict(*db.select("action", "event", of, "order by n desc limit 1"))
+        db.insert("event", row)
+    if db.select("1", "event", key_of(scope), f"limit 1 offset {MOST_EVENTS}"):
+        db.run("trim_events", {**key, "most": MOST_EVENTS * 9 // 10})
 
 
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
-    """Return whether a call is recorded, and whether its tool or action failed when it ran last."""
-    about = {"session": storable(session), "tool": storable(tool), "call": storable(call)}
-    known = db.one("known_call", scope, **about)
-    failed = db.one("failed_last", scope, **about, action=action.whole)
-    return bool(known and known["known"]), bool(failed and failed["failed"])
+    """Return whether a call is kept, and whether its tool or action failed when it ran last."""
+    about = {name: storable(one) for name, one in (("tool", tool), ("call", call))}
+    (row,) = db.all("course_of", scope, session=storable(session), action=action.whole, **about)
+    return bool(row["known"]), bool(row["failed"])
 
 
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
     """Return the sessions without an event since the time `before`."""
-    return [row["session"] for row in db.all("abandoned", scope, before=before)]
+    end = f"group by session having max(at) < {before:f}"
+    return [row["session"] for row in db.select("session", "event", key_of(scope), end)]
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:

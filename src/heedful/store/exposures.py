@@ -52,26 +52,24 @@ def remember(
 
 
 def expose(
-    db: Db,
-    scope: Scope,
-    exposures: Sequence[Exposure],
-    outcome: Outcome | None,
-    now: float,
-    actor: Actor | None = None,
+    db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
     """Record the exposures and the outcome of a loop, unless they are recorded already.
 
-    The outcome of a loop with exposures updates the counters of the lessons shown to the loop. It
-    is one of the `actor`, by default of the writer.
+    The outcome of a loop with exposures updates the counters of the lessons shown to the loop.
     """
-    actor = actor or db.actor
     if exposures and not shown_to(db, scope, exposures[0].loop):
         for one in exposures:
             told = {name: getattr(one, name) for name in ("loop", "shown", "share", "together")}
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": now}
-            values["via"], values["most"] = actor.via, actor.outcomes
+            values["via"], values["most"] = db.actor.via, db.actor.outcomes
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    if outcome is not None and _ran(db, scope, outcome.loop, actor.via):
+    if outcome is not None:
+        _count(db, scope, outcome, now, db.actor)
+
+
+def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> None:
+    if _ran(db, scope, outcome.loop, actor.via):
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
             known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
@@ -226,8 +224,8 @@ def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None
     """Record how opportunities ended, as outcomes of the keys of their exposures."""
     for outcome in outcomes:
         key = {**key_of(scope), "loop": outcome.loop}
-        actors = [Actor(*row) for row in db.select("via, most", "exposure", key)]
-        expose(db, scope, (), outcome, at, *actors)
+        for row in db.select("via, most", "exposure", key):
+            _count(db, scope, outcome, at, Actor(*row))
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

@@ -294,8 +294,7 @@ async def hook(agent: schemas.Name, event: dict[str, schemas.Plain], caller: Wri
     caller.needs("read", "recall")
     name, host = str(event.get("hook_event_name", "")), Host(memory=caller.memory)
     reply = await hooks.reply(name, event, host, agent=agent)
-    via = caller.actor.via
-    if reply.work and await caller.read(episodes.owner, reply.session) == via:
+    if reply.work and await caller.read(episodes.owner, reply.session) == caller.actor.via:
         about = {"session": reply.session, "what": reply.work}
         await caller.setup.work.defer("learn", caller.scope, **about)
     return dict(reply.answer or {})

@@ -107,35 +107,18 @@ where tenant = :tenant and project = :project and state not in ('retired', 'supe
 )
 order by own, id;
 
--- name: full
--- Whether the scope has more than :most events.
-select 1 from event where tenant = :tenant and project = :project order by n limit 1 offset :most;
-
 -- name: trim_events
--- Keep the session, without its oldest events if it alone has more than :most, and of the others those used last.
-with used as (
-  select session, count(*) as events, max(n) as last from event where tenant = :tenant and project = :project group by session
-)
-delete from event where tenant = :tenant and project = :project and (session <> :session and session in (
-  select u.session from used u where :most < (
-    select sum(v.events) from used v where v.last >= u.last or v.session = :session)
-) or session = :session and n <= coalesce((
-  select n from event where tenant = :tenant and project = :project and session = :session
-  order by n desc limit 1 offset :most), 0));
+-- Sessions give way as a whole, the one used longest ago first; of :session itself, the oldest events.
+delete from event where n in (select n from (
+  select n, count(*) over (order by last desc, case when session = :session then -n else 0 end) as place from (
+    select n, session, max(n) over (partition by session) as last from event where tenant = :tenant and project = :project
+  ) as used) as placed where place > :most);
 
--- name: abandoned
-select session from event where tenant = :tenant and project = :project group by session having max(at) < :before;
-
--- name: known_call
--- Whether a call is recorded: the one with its id, or without an id, one of the tool that has no result yet.
-select coalesce(sum(case when type = 'tool_call' then 1 when :call = '' then -1 else 0 end), 0) > 0 as known from event
-where tenant = :tenant and project = :project and session = :session and call = :call and (:call <> '' or tool = :tool)
-  and type in ('tool_call', 'tool_response');
-
--- name: failed_last
--- Whether the tool, or the action, failed when its last result came.
-select coalesce((
-  select failed from event where tenant = :tenant and project = :project and session = :session
-    and tool = :tool and type = 'tool_response' order by n desc limit 1), false) or coalesce((
-  select failed from event where tenant = :tenant and project = :project and session = :session
-    and action = :action and type = 'tool_response' order by n desc limit 1), false) as failed;
+-- name: course_of
+-- Whether a call is kept: the one with its id, or without one, a call of the tool that has no result yet. And whether
+-- the tool, or the action, failed when its last result came.
+with had as not materialized (select * from event where tenant = :tenant and project = :project and session = :session)
+select (select coalesce(sum(case when type = 'tool_call' then 1 when :call = '' and type = 'tool_response' then -1 else 0 end), 0) > 0
+        from had where call = :call and (:call <> '' or tool = :tool)) as known,
+       coalesce((select failed from had where tool = :tool and type = 'tool_response' order by n desc limit 1), false)
+       or coalesce((select failed from had where action = :action and type = 'tool_response' order by n desc limit 1), false) as failed;

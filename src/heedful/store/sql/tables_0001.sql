@@ -448,17 +448,16 @@ create table event (
   tenant text not null,
   project text not null,
   session text not null,
-  type text not null,
-  tool text not null,
-  call text not null,
-  action text not null,
-  failed boolean not null,
+  type text not null default '',
+  tool text not null default '',
+  call text not null default '',
+  action text not null default '',
+  failed boolean not null default false,
   record text not null,
   via text not null default '',
   at real not null
 );
 create index event_of on event (tenant, project, session, n);
-create index event_n on event (tenant, project, n);
 create index event_call on event (tenant, project, session, call, tool, type);
 create index event_tool on event (tenant, project, session, tool, type, n);
 create index event_action on event (tenant, project, session, action, type, n);
