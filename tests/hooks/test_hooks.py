@@ -89,8 +89,74 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         await tell(memory, "end", session_id=session, reason="other")
         assert await Host(memory=memory).run(session).events() == []
     assert GOOD in json.dumps((await tell(memory, "start", session_id="c")).answer)
-    assert (await memory.seen("Bash", ERROR)).count == 2
+    assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
+    await fails(memory, "team/a")
+    assert await memory.store.read(memory.scope, exposures.opportunities, "team") == []
+    old = "update event set at = at - 90000"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
+    await tell(memory, "end", session_id="c")
+    assert await Host(memory=memory).run("team/a").events() == []  # nothing came for a day
+    assert (await memory.seen("Bash", ERROR)).count == 3
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
+
+
+WITHHELD = {"holdout": 0.999_999}
+# What happens in a session after a lesson was announced: in the first turn, and in the second one.
+COURSES: list[tuple[dict[str, Any], list[str], list[str], bool]] = [
+    (shares, *course)
+    for shares in ({}, WITHHELD)
+    for course in (
+        (["works"], ["works"], True),
+        (["fails"], ["works"], False),
+        (["works"], ["fails"], False),
+        ([], [], True),
+    )
+]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(("share", "first", "second", "avoided"), COURSES)
+async def test_whether_the_error_came_again_after_it_was_known(
+    share: dict[str, float],
+    first: list[str],
+    second: list[str],
+    avoided: bool,
+    ids: bool,
+    memory: Memory,
+) -> None:
+    await fails(memory, "old")
+    await works(memory, "old")
+    for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
+        await fails(memory, f"old {n}")
+        await tell(memory, "end", session_id=f"old {n}")
+    memory, number = Memory(memory.store, trust=TRUST, **share), 0
+
+    async def act(do: str) -> list[str]:
+        nonlocal number
+        number += 1
+        call: Any = {"tool_use_id": f"c{number}" if ids else ""}
+        if do == "fails":
+            return await fails(memory, "new", **call)
+        for kind, said in (("before", {}), ("after", {"tool_response": FINE})):
+            given = {**CALL, **call, "session_id": "new", "tool_input": {"command": GOOD}, **said}
+            await tell(memory, kind, **given)
+        return []
+
+    assert [GOOD in said for said in await act("fails")] == [not share] * 2
+    for turn in (first, second):
+        await tell(memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{len(turn)}")
+        for do in turn:
+            await act(do)
+        await tell(memory, "stop", session_id="new")
+    ((loop, *_),) = await memory.store.read(memory.scope, exposures.opportunities, "new")
+    (shown,) = await memory.store.read(memory.scope, exposures.shown_to, loop)
+    await tell(memory, "end", session_id="new")
+    assert await memory.store.read(memory.scope, exposures.opportunities, "new") == []
+    query = "select right_at_once from outcome where loop = :loop"
+    rows = await memory.store.read(
+        memory.scope, lambda db, _: [bool(n) for (n,) in db.execute(query, {"loop": loop})]
+    )
+    assert (shown.shown, rows) == (not share, [avoided])
 
 
 BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
