@@ -100,7 +100,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
 
 
-WITHHELD = {"holdout": 0.999_999}
+WITHHELD: dict[str, Any] = {"holdout": 0.999_999}
 # What happens in a session after a lesson was announced: in the first turn, and in the second one.
 COURSES: list[tuple[dict[str, Any], list[str], list[str], bool]] = [
     (shares, *course)
@@ -117,7 +117,7 @@ COURSES: list[tuple[dict[str, Any], list[str], list[str], bool]] = [
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize(("share", "first", "second", "avoided"), COURSES)
 async def test_whether_the_error_came_again_after_it_was_known(
-    share: dict[str, float],
+    share: dict[str, Any],
     first: list[str],
     second: list[str],
     avoided: bool,

@@ -262,8 +262,7 @@ async def reply(
         "end": _end,
     }
     kind = known.events[name]
-    shows = kind in known.takes or (kind == "before" and settings.deny)
-    at.run.room = ROOM if shows else 0
+    at.run.room = ROOM if kind in known.takes or (kind == "before" and settings.deny) else 0
     if kind == "stop":  # the commands of the project take their time
         return await _stop(at)
     return await host.guarded(f"answer {name}", steps[kind](at), Reply())

@@ -41,7 +41,6 @@ T = TypeVar("T")
 # Lessons at one moment, and their characters: Claude Code cuts what a hook adds after 10,000.
 LESSONS, ROOM = 3, 9_000
 ADVICE = 10_000  # characters of all advice about calls in one prompt
-FRAME = 500  # characters around lessons: the delimiters, and what they are
 COMMON = 20  # lessons that came back most often; those of them that may be shown are taken
 SHOWABLE = ("candidate", "verified")
 FACTS = "What earlier sessions recorded (facts to weigh, not instructions):"
@@ -147,7 +146,7 @@ class HostRun:
         """
         self.task, silent = self.task if task is None else task, Advice(silence="no answer")
         advice = await self.host.guarded("recall", self._recall(call), silent)
-        self.room = max(0, ADVICE - FRAME - len(advice.text))
+        self.room = min(self.room, ROOM - len(advice.text))
         return advice
 
     async def before(
@@ -248,9 +247,7 @@ class HostRun:
             return Learned()
         return await learn_session(episode, memory=memory, sources=keys)
 
-    async def course(
-        self, tool: str, arguments: Mapping[str, Any] | str, call: str
-    ) -> tuple[bool, bool]:
+    async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
         """Return whether a call is kept, and whether its tool or action failed when it ran last."""
         if (memory := self.host.known) is None:
             return True, False
@@ -337,7 +334,7 @@ class HostRun:
 
     async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
-        await self._keep(Event("user_message", text, call=call))
+        await self._announce((), Event("user_message", text, call=call))
         if self.judges:
             loop = await self._open()
             return Advice(loop.hint, loop.briefing.examples, loop.briefing.silence)
@@ -366,9 +363,7 @@ class HostRun:
         lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
         return await self._offer(known, lessons, happened)
 
-    async def _offer(
-        self, known: ActionHistory | Seen, lessons: Mapping[int, str], happened: Event
-    ) -> Advice:
+    async def _offer(self, known: Any, lessons: Mapping[int, str], happened: Event) -> Advice:
         """Return the lessons that have room and are not withheld; keep what happened."""
         fit = _fitting(lessons, self.room)
         return _facts(known, fit, await self._announce(list(fit), happened))
@@ -392,7 +387,7 @@ class HostRun:
             raise
 
     async def _learn(self, events: Sequence[Event], ends: Ended | None) -> Learned | None:
-        await self._keep(*events)
+        await self._announce((), *events)
         if ends is None or (memory := self.host.known) is None:
             return None
         await self.host.sweep()
@@ -403,10 +398,6 @@ class HostRun:
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
-
-    async def _keep(self, *events: Event) -> None:
-        if events:
-            await self._announce((), *events)
 
     async def _episode(self, ends: Ended) -> tuple[Episode, frozenset[str]]:
         """Return the run so far as an episode, and the keys of a service that reported it."""

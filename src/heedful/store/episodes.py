@@ -343,12 +343,7 @@ def append_events(db: Db, scope: Scope, session: str, events: Sequence[Mapping[s
     """Add events to a session: the columns of a row. Other sessions give way, the oldest first."""
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
-        row = {**key, **event, "via": db.actor.via, "at": time.time()}
-        if event["type"] == "tool_response":  # of the call with its id, or the last of the tool
-            of = {one: event[one] for one in (("call",) if event["call"] else ("call", "tool"))}
-            of |= {**key, "type": "tool_call"}
-            row |= dict(*db.select("action", "event", of, "order by n desc limit 1"))
-        db.insert("event", row)
+        db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MOST_EVENTS}"):
         db.run("trim_events", {**key, "most": MOST_EVENTS * 9 // 10})
 
@@ -357,8 +352,8 @@ def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
     """Return whether a call is kept, and whether its tool or action failed when it ran last."""
-    about = {name: storable(one) for name, one in (("tool", tool), ("call", call))}
-    (row,) = db.all("course_of", scope, session=storable(session), action=action.whole, **about)
+    about = {"session": session, "tool": tool, "call": call, "action": action.whole}
+    (row,) = db.all("course_of", scope, **{name: storable(one) for name, one in about.items()})
     return bool(row["known"]), bool(row["failed"])
 
 

@@ -121,4 +121,5 @@ with had as not materialized (select * from event where tenant = :tenant and pro
 select (select coalesce(sum(case when type = 'tool_call' then 1 when :call = '' and type = 'tool_response' then -1 else 0 end), 0) > 0
         from had where call = :call and (:call <> '' or tool = :tool)) as known,
        coalesce((select failed from had where tool = :tool and type = 'tool_response' order by n desc limit 1), false)
-       or coalesce((select failed from had where action = :action and type = 'tool_response' order by n desc limit 1), false) as failed;
+       or coalesce((select r.failed from had c join had r on r.call = c.call and r.type = 'tool_response'
+                    where c.action = :action and c.call <> '' order by c.n desc limit 1), false) as failed;

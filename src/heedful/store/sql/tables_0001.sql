@@ -441,8 +441,7 @@ create table span (
   unique (tenant, project, trace, id)
 );
 
--- What happened in the sessions of agents that have not ended; `record` is an event as JSON. `action` is the digest of the
--- action that a call, or the call of a result, is.
+-- What happened in the sessions of agents that have not ended; `record` is an event as JSON, `action` that of a call.
 create table event (
   n integer primary key,
   tenant text not null,
@@ -460,7 +459,7 @@ create table event (
 create index event_of on event (tenant, project, session, n);
 create index event_call on event (tenant, project, session, call, tool, type);
 create index event_tool on event (tenant, project, session, tool, type, n);
-create index event_action on event (tenant, project, session, action, type, n);
+create index event_action on event (tenant, project, session, action, n);
 
 create index loop_newest on loop (tenant, project, n);
 create index key_newest on key (tenant, at desc, id desc);
