@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from heedful.errors import Conflict
@@ -300,14 +301,12 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     `source` names the run, so that it counts once and can be revoked. A step without a time was
     just made. A run may be recorded again when it is longer.
     """
-    now, worked, good = time.time(), dict[str, float](), defaultdict[float, list[str]](list)
+    now, worked = time.time(), dict[str, float]()
     for step in steps:
         at = 0.0 if step.error else min(step.at or now, now)
         worked.update(dict.fromkeys(step.action.digests(step.error), at))
-    for digest, at in worked.items():
-        good[at].append(digest)
-    for at in filter(None, good):
-        db.run("actions_worked", {**key_of(scope), "digests": json.dumps(good[at]), "at": at})
+    for at, good in groupby(sorted(worked, key=worked.__getitem__), worked.__getitem__):
+        db.run("actions_worked", {**key_of(scope), "digests": json.dumps([*good]), "at": at})
     for step in steps:
         if step.error and step.lesson:
             values = {**key_of(scope), "reflection": step.lesson, "source": storable(source)}
