@@ -100,63 +100,37 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
 
 
-WITHHELD: dict[str, Any] = {"holdout": 0.999_999}
-# What happens in a session after a lesson was announced: in the first turn, and in the second one.
-COURSES: list[tuple[dict[str, Any], list[str], list[str], bool]] = [
-    (shares, *course)
-    for shares in ({}, WITHHELD)
-    for course in (
-        (["works"], ["works"], True),
-        (["fails"], ["works"], False),
-        (["works"], ["fails"], False),
-        ([], [], True),
-    )
-]
-
-
 @pytest.mark.parametrize("ids", [True, False])
-@pytest.mark.parametrize(("share", "first", "second", "avoided"), COURSES)
+@pytest.mark.parametrize("share", [0.0, 0.999_999])
+@pytest.mark.parametrize("turns", [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")])
 async def test_whether_the_error_came_again_after_it_was_known(
-    share: dict[str, Any],
-    first: list[str],
-    second: list[str],
-    avoided: bool,
-    ids: bool,
-    memory: Memory,
+    ids: bool, share: float, turns: tuple[str, str], memory: Memory
 ) -> None:
     await fails(memory, "old")
     await works(memory, "old")
     for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
         await fails(memory, f"old {n}")
         await tell(memory, "end", session_id=f"old {n}")
-    memory, number = Memory(memory.store, trust=TRUST, **share), 0
-
-    async def act(do: str) -> list[str]:
-        nonlocal number
-        number += 1
-        call: Any = {"tool_use_id": f"c{number}" if ids else ""}
-        if do == "fails":
-            return await fails(memory, "new", **call)
-        for kind, said in (("before", {}), ("after", {"tool_response": FINE})):
-            given = {**CALL, **call, "session_id": "new", "tool_input": {"command": GOOD}, **said}
-            await tell(memory, kind, **given)
-        return []
-
-    assert [GOOD in said for said in await act("fails")] == [not share] * 2
-    for turn in (first, second):
-        await tell(memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{len(turn)}")
-        for do in turn:
-            await act(do)
+    memory = Memory(memory.store, trust=TRUST, holdout=share)
+    said = await fails(memory, "new", tool_use_id="c0" if ids else "")
+    assert [GOOD in one for one in said] == [not share] * 2  # before the action, and of its error
+    for number, did in enumerate(turns):
+        call: Any = {"tool_use_id": f"c{number + 1}" if ids else ""}
+        await tell(memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}")
+        if did == "bad":
+            await fails(memory, "new", **call)
+        elif did:
+            call |= {"session_id": "new", "tool_name": "Bash", "tool_input": {"command": GOOD}}
+            await tell(memory, "before", **call)
+            await tell(memory, "after", **call, tool_response=FINE)
         await tell(memory, "stop", session_id="new")
-    ((loop, *_),) = await memory.store.read(memory.scope, exposures.opportunities, "new")
-    (shown,) = await memory.store.read(memory.scope, exposures.shown_to, loop)
+    read, scope = memory.store.read, memory.scope
+    ((loop, *_),) = await read(scope, exposures.opportunities, "new")
+    assert [one.shown for one in await read(scope, exposures.shown_to, loop)] == [not share]
     await tell(memory, "end", session_id="new")
-    assert await memory.store.read(memory.scope, exposures.opportunities, "new") == []
     query = "select right_at_once from outcome where loop = :loop"
-    rows = await memory.store.read(
-        memory.scope, lambda db, _: [bool(n) for (n,) in db.execute(query, {"loop": loop})]
-    )
-    assert (shown.shown, rows) == (not share, [avoided])
+    rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
+    assert [bool(right) for (right,) in rows] == ["bad" not in turns]
 
 
 BELIEVED: list[tuple[dict[str, Any], list[str]]] = [

@@ -64,9 +64,9 @@ async def test_episodes_and_spans(store):
 async def test_a_run_that_is_recorded_again_keeps_its_times(store):
     asked = action("Bash", "ls x")
     (made,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
-    course = ("a", 5.0, 1), ("b", 7.0, 0), ("a", 5.0, 0), ("b", 8.0, 1), ("a", 6.0, 1), ("a", 9.0, 0)
+    course = ("a", 5, 1), ("b", 7, 0), ("a", 5, 0), ("b", 8, 1), ("a", 6, 1), ("a", 9, 0)
     for run, at, known in course:  # it failed at 5 and 8, and worked at 6, 7 and 9
-        step = Step(asked, "no 'x'" if at in (5.0, 8.0) else "", made.id, at=at)
+        step = Step(asked, "no 'x'" if at in (5, 8) else "", made.id, at=at)
         await store.write(SCOPE, episodes.record_steps, run, [step])
         assert len((await store.read(SCOPE, episodes.failures_of, asked)).failures) == known
 
