@@ -390,8 +390,9 @@ class HostRun:
         await self._announce((), *events)
         if ends is None or (memory := self.host.known) is None:
             return None
+        learned = await self._finish(memory)
         await self.host.sweep()
-        return await self._finish(memory)
+        return learned
 
     async def _finish(self, memory: Memory) -> Learned | None:
         await self.settle()
