@@ -93,8 +93,48 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         await tell(memory, "end", session_id=session, reason="other")
         assert await Host(memory=memory).run(session).events() == []
     assert GOOD in json.dumps((await tell(memory, "start", session_id="c")).answer)
-    assert (await memory.seen("Bash", ERROR)).count == 2
+    assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
+    await fails(memory, "team/a")
+    assert await memory.store.read(memory.scope, exposures.opportunities, "team") == []
+    old = "update event set at = at - 90000"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
+    await tell(memory, "end", session_id="c")
+    assert await Host(memory=memory).run("team/a").events() == []  # nothing came for a day
+    assert (await memory.seen("Bash", ERROR)).count == 3
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.999_999])
+@pytest.mark.parametrize("turns", [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")])
+async def test_whether_the_error_came_again_after_it_was_known(
+    ids: bool, share: float, turns: tuple[str, str], memory: Memory
+) -> None:
+    await fails(memory, "old")
+    await works(memory, "old")
+    for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
+        await fails(memory, f"old {n}")
+        await tell(memory, "end", session_id=f"old {n}")
+    memory = Memory(memory.store, trust=TRUST, holdout=share)
+    said = await fails(memory, "new", tool_use_id="c0" if ids else "")
+    assert [GOOD in one for one in said] == [not share] * 2  # before the action, and of its error
+    for number, did in enumerate(turns):
+        call: Any = {"tool_use_id": f"c{number + 1}" if ids else ""}
+        await tell(memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}")
+        if did == "bad":
+            await fails(memory, "new", **call)
+        elif did:
+            call |= {"session_id": "new", "tool_name": "Bash", "tool_input": {"command": GOOD}}
+            await tell(memory, "before", **call)
+            await tell(memory, "after", **call, tool_response=FINE)
+        await tell(memory, "stop", session_id="new")
+    read, scope = memory.store.read, memory.scope
+    ((loop, *_),) = await read(scope, exposures.opportunities, "new")
+    assert [one.shown for one in await read(scope, exposures.shown_to, loop)] == [not share]
+    await tell(memory, "end", session_id="new")
+    query = "select right_at_once from outcome where loop = :loop"
+    rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
+    assert [bool(right) for (right,) in rows] == ["bad" not in turns]
 
 
 BELIEVED: list[tuple[dict[str, Any], list[str]]] = [

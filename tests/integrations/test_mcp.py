@@ -106,7 +106,7 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
     async with world.connect() as client:
         tools: Any = (await client.list_tools()).tools
         assert [one.name for one in tools if one.name in str(client.instructions)] == NAMES
-        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[:3]
+        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[1:3]
         verdict = tools[4].output_schema["properties"]["verdict"]
         assert {one["$ref"].rpartition("/")[2] for one in verdict["anyOf"]} == {"Again", "Done"}
 

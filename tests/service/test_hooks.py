@@ -31,6 +31,12 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         for task, scope, arguments in work.jobs:
             api.run(do(Job(task, scope, arguments), Tools(api.setup.store), 1))
         again = {"session_id": "s2", **FAILS[0]}
+        work.jobs.clear()
+        third = Project(api, "shop")
+        third.post("hooks/claude-code", {**FAILS[2], "session_id": "s1"})
+        assert not work.jobs  # it is the session of another key
+        read = {"key": api.key("write"), "json": again}
+        assert api.post("/v1/hooks/claude-code", **read).status_code == 403
         told, untold = (each.post("hooks/claude-code", again) for each in (one, other))
         assert ("missing script" in str(told), untold) == (trusted, {})
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1

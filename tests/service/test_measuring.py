@@ -267,6 +267,7 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
         api.post("/v1/traces", json=sent, key=key).raise_for_status()
     said(api.post("/v1/recall", json={"task": "Weigh it.", "loop": "pinned more"}, key=other))
     runs(api, "pinned more", thief, RIGHT)
+    said(api.post("/v1/recall", json={"task": "Weigh it.", "loop": "never"}, key=thief))
     ours = {**LESSON, "text": "no unit here", "source": "page"}
     said(api.post("/v1/reflections", json=ours, key=other), 201)
 
@@ -276,7 +277,7 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     assert revoked.revoke == f"heedful quarantine revoke {source} --by NAME"
     removed = said(api.post("/v1/quarantine/revoke", json=asked))
     assert {**removed, "revoked": False} == dry
-    wanted = {"loops": 2, "attempts": 5, "episodes": 2, "outcomes": 1}
+    wanted = {"loops": 2, "attempts": 5, "episodes": 2, "outcomes": 1, "exposures": 1}
     assert removed.items() >= wanted.items()
     assert [row[0] for row in rows(store.url, "select text from occurrence")] == ["no unit here"]
     loop = said(api.get("/v1/loops/pinned ours"))

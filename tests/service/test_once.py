@@ -1,6 +1,7 @@
 """A call that comes again has its effect once, whatever happens between effect and answer."""
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -64,6 +65,8 @@ def test_the_same_call_again_is_answered_the_same(api):
 def test_a_key_is_for_one_request_printable_and_short(api):
     problem(api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request")  # which had no effect
     assert api.post(REMEMBER, json=LESSON, **once("c")).status_code == 200
+    kept = {each[0] for each in rows(api.setup.store.url, "select once from answer")}
+    assert kept == {hashlib.sha256(b"c").hexdigest()}
     for path, body in (
         (REMEMBER, {**LESSON, "text": "another"}),
         ("/v1/seen", LESSON),

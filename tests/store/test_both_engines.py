@@ -61,6 +61,37 @@ async def test_episodes_and_spans(store):
     assert not await read(episodes.ended_traces, FAR, FAR)
 
 
+async def test_a_run_that_is_recorded_again_keeps_its_times(store):
+    asked = action("Bash", "ls x")
+    (made,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
+    course = ("a", 5, 1), ("b", 7, 0), ("a", 5, 0), ("b", 8, 1), ("a", 6, 1), ("a", 9, 0)
+    for run, at, known in course:  # it failed at 5 and 8, and worked at 6, 7 and 9
+        step = Step(asked, "no 'x'" if at in (5, 8) else "", made.id, at=at)
+        await store.write(SCOPE, episodes.record_steps, run, [step])
+        assert len((await store.read(SCOPE, episodes.failures_of, asked)).failures) == known
+
+
+async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):
+    read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
+    monkeypatch.setattr(episodes, "MOST_EVENTS", 10)
+    asked = action("Bash", "ls x")
+    made = {"type": "tool_call", "tool": "Bash", "call": "", "action": asked.whole, "failed": False}
+    made |= {"record": "{}"}
+    end = {**made, "type": "tool_response", "action": "", "failed": True}
+    for session, events in (("old", [made] * 4), ("kept", [made, end, made]), ("new", [made] * 4)):
+        await write(episodes.append_events, session, events)
+    held = [len(await read(episodes.session_events, one)) for one in ("old", "kept", "new")]
+    assert held == [0, 3, 4]
+    assert await read(episodes.course_of, "kept", "Bash", "", asked) == (True, True)
+    assert await read(episodes.course_of, "kept", "Bash", "c", asked) == (False, True)
+    assert await read(episodes.course_of, "new", "Read", "", asked) == (False, False)
+    named = [{**one, "call": "c", "tool": "X"} for one in (made, end)]
+    await write(episodes.append_events, "new", [*named, *[made] * 8])
+    assert len(await read(episodes.session_events, "new")) == 9
+    assert await read(episodes.owner, "new") == ""
+    assert sorted(await read(episodes.abandoned, FAR)) == ["new"]
+
+
 async def test_the_trust_of_a_source_is_kept(store):
     await store.write(SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0)
     stated = "tool", "model", "ada", ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.host import ROOM, Advice, Host, HostRun
 from heedful.lessons.action import action
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
@@ -262,6 +262,7 @@ async def reply(
         "end": _end,
     }
     kind = known.events[name]
+    at.run.room = ROOM if kind in known.takes or (kind == "before" and settings.deny) else 0
     if kind == "stop":  # the commands of the project take their time
         return await _stop(at)
     return await host.guarded(f"answer {name}", steps[kind](at), Reply())
@@ -274,6 +275,7 @@ async def work(host: Host, session: str, what: Work) -> None:
         await run.learn(ends="partial")
     else:
         await run.study()
+        await host.sweep()
 
 
 def _short(name: str) -> str:
@@ -367,35 +369,17 @@ async def _after(at: _Moment) -> Reply:
     stopped = response.get("interrupted") if isinstance(response, Mapping) else None
     if stopped is True or at.get("is_interrupt") is True:
         return Reply()  # the user stopped the call; it did not fail
-    events = await at.run.events()
-    if not any(one["type"] == "tool_call" and one["call"] == call for one in events if call):
-        # no hook ran before the call
+    known, failed_last = await at.run.course(at.tool, at.arguments, call)
+    if not known:  # no hook ran before the call
         await at.run.learn(Event("tool_call", "", agent, at.tool, at.arguments, call))
     if error := (at.text("error") or "error") if failed else _error(response):
         return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
     await at.run.learn(Event("tool_response", _words(response), agent, at.tool, call=call))
-    return Reply(None, "study" if _mends(events, at) else "", at.run.id)
+    return Reply(None, "study" if failed_last else "", at.run.id)
 
 
 async def _end(at: _Moment) -> Reply:
     return Reply(None, "end", at.run.id)
-
-
-def _mends(events: list[dict[str, Any]], at: _Moment) -> bool:
-    """Return True if this is the first call of its tool that works after a failed one.
-
-    Also if the same action failed when it ran last.
-    """
-    asked = action(at.tool, at.arguments).whole
-    calls = {one["call"]: one for one in events if one["type"] == "tool_call" and one["call"]}
-    same = [one for one in events if one["type"] == "tool_response" and one["tool"] == at.tool]
-    if same and same[-1]["error"]:
-        return True
-    last = False
-    for one in same if any(one["error"] for one in same) else ():
-        made = calls.get(one["call"])
-        last = bool(one["error"]) if made and _action(made) == asked else last
-    return last
 
 
 def _action(event: Mapping[str, Any]) -> str:

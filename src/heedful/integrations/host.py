@@ -27,7 +27,7 @@ from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
-from heedful.store.store import Db, Store
+from heedful.store.store import Db, Store, storable
 from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
 from heedful.traces.signals import error_lines
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 # Lessons at one moment, and their characters: Claude Code cuts what a hook adds after 10,000.
 LESSONS, ROOM = 3, 9_000
 ADVICE = 10_000  # characters of all advice about calls in one prompt
-COMMON = 20  # lessons that came back most often, of which those that may be shown are taken
+COMMON = 20  # lessons that came back most often; those of them that may be shown are taken
 SHOWABLE = ("candidate", "verified")
 FACTS = "What earlier sessions recorded (facts to weigh, not instructions):"
 
@@ -96,6 +96,13 @@ class Host:
         """
         return HostRun(self, id or f"run-{secrets.token_hex(8)}", task)
 
+    async def sweep(self) -> None:
+        """End the runs without an event for a day: they were killed, or their end was lost."""
+        if (memory := self.known) is not None:
+            before = time.time() - exposures.GIVEN_UP
+            for id in await memory.store.read(memory.scope, episodes.abandoned, before):
+                await self.run(id)._finish(memory)
+
     async def guarded(self, what: str, work: Coroutine[Any, Any, T], otherwise: T) -> T:
         """Return the result of `work`; `otherwise`, if it fails or takes longer than `seconds`."""
         try:
@@ -124,7 +131,9 @@ class HostRun:
     task: Any = ""
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)  # as the host gave them, by attempt
-    told: dict[str, list[str]] = field(default_factory=dict)  # advice by the id of a call
+    said: dict[str, list[str]] = field(default_factory=dict)  # advice by the id of a call
+    # Characters of lessons that the host can show now; what it cannot is not recorded as shown.
+    room: int = ROOM
 
     async def opening(self) -> Advice:
         """Return the lessons that came back most often in this memory, for a task yet unknown."""
@@ -135,8 +144,10 @@ class HostRun:
 
         If the run goes on after an end of its process, also return the last feedback.
         """
-        self.task = self.task if task is None else task
-        return await self.host.guarded("recall", self._recall(call), Advice(silence="no answer"))
+        self.task, silent = self.task if task is None else task, Advice(silence="no answer")
+        advice = await self.host.guarded("recall", self._recall(call), silent)
+        self.room = min(self.room, ROOM - len(advice.text))
+        return advice
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str, call: str = "", agent: str = ""
@@ -162,7 +173,7 @@ class HostRun:
         At most `room` characters: the latest calls come first.
         """
         kept: dict[str, str] = {}
-        for call, texts in reversed(self.told.items()):
+        for call, texts in reversed(self.said.items()):
             text = "\n".join(texts)
             if len(text) <= room:
                 kept[call], room = text, room - len(text)
@@ -195,7 +206,7 @@ class HostRun:
 
     @property
     def next(self) -> int | None:
-        """The number of the next attempt, for a host that answers anew after its process ended."""
+        """The number of the next attempt, for a host that answers again after its process ended."""
         return len(self.loop.loop.attempts) + 1 if self.loop else None
 
     @property
@@ -236,6 +247,13 @@ class HostRun:
             return Learned()
         return await learn_session(episode, memory=memory, sources=keys)
 
+    async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
+        """Return whether a call is kept, and whether its tool or action failed when it ran last."""
+        if (memory := self.host.known) is None:
+            return True, False
+        asked = self.id, tool, call, action(tool, arguments)
+        return await memory.store.read(memory.scope, episodes.course_of, *asked)
+
     async def settle(self) -> None:
         """Record for each lesson that was shown or withheld whether its error came again since."""
         if (memory := self.host.known) is None:
@@ -243,19 +261,21 @@ class HostRun:
         open_ = await memory.store.read(memory.scope, exposures.opportunities, self.id)
         if not open_:
             return
-        held = await self.events()
-        calls = [one for one in held if one["type"] == "tool_call" and one["call"]]
-        began = {one["call"]: one["at"] for one in calls}
-        failed = [
-            (began.get(one.get("call"), one["at"]), _digests(one)) for one in held if one["error"]
-        ]
-        outcomes = []
+        held, outcomes = await self.events(), list[Outcome]()
+        began, failed = dict[str, float](), list[tuple[float, frozenset[str]]]()
+        for one in held:
+            call = one["call"] or f"of {one['tool']}"  # without an id, the last call of the tool
+            if one["type"] == "tool_call":
+                began[call] = one["at"]
+            elif one["error"]:
+                failed.append((began.get(call, one["at"]), _digests(one)))
         for name, digest, at in open_:
             later = [digests for start, digests in failed if start > at]
             again = any(digest in digests for digests in later)
             broken = frozenset({digest} if again else ())
             outcomes.append(Outcome(name, not again, len(later), broken))
-        await memory.store.write(memory.scope, exposures.settle, outcomes)
+        ended = max((one["at"] for one in held), default=time.time())
+        await memory.store.write(memory.scope, exposures.settle, outcomes, ended)
 
     def best_as(self, kind: Any) -> Any:
         """Return the best output as an object of the type `kind`, also if it was stored as data."""
@@ -297,7 +317,7 @@ class HostRun:
 
     def _tell(self, call: str, advice: Advice) -> Advice:
         if advice and call:
-            self.told.setdefault(call, []).append(advice.text)
+            self.said.setdefault(call, []).append(advice.text)
         return advice
 
     async def _opening(self) -> Advice:
@@ -306,17 +326,20 @@ class HostRun:
         known = await memory.top(COMMON)
         again = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
         useful = [one for one in again if MENDED in one["text"] or one["trust"] == "operator"]
-        lessons = {one["id"]: one["text"] for one in useful[:LESSONS]}
-        return _facts(Seen(0), lessons, frozenset(lessons))  # no opportunity yet to make an error
+        lessons = _fitting({one["id"]: one["text"] for one in useful}, ROOM)
+        # They are no opportunity yet: nothing that they are about has come up.
+        coins = self.id, list(lessons), memory.holdout, False
+        shown = await memory.store.read(memory.scope, exposures.announce, *coins)
+        return _facts(Seen(0), lessons, shown)
 
     async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
-        await self._keep(Event("user_message", text, call=call))
+        await self._announce((), Event("user_message", text, call=call))
         if self.judges:
             loop = await self._open()
             return Advice(loop.hint, loop.briefing.examples, loop.briefing.silence)
-        if (memory := self.host.known) is None:
-            return Advice(silence="there is no memory")
+        if (memory := self.host.known) is None or not self.room:
+            return Advice(silence="there is no memory, or no room to show it")
         found = await memory.recall(text, ranking.SHOWN)
         chosen = ranking.choose(found, now=time.time(), advice=True)
         shown = await self._announce([one.reflection for one in chosen])
@@ -330,43 +353,52 @@ class HostRun:
             return Advice(silence="there is no memory")
         asked = action(happened.tool, arguments)
         known = await memory.store.read(memory.scope, episodes.failures_of, asked)
-        told = await self._announce([one.lesson for one in known.failures], happened)
-        return _facts(known, {one.lesson: str(one) for one in known.failures}, told)
+        lessons = {one.lesson: str(one) for one in known.failures}
+        return await self._offer(known, lessons, happened)
 
     async def _seen(self, happened: Event, error: str) -> Advice:
         if (memory := self.host.known) is None:
             return Advice(silence="there is no memory")
         known = await memory.seen(happened.tool, error)
         lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
-        told = await self._announce(list(lessons)[:LESSONS], happened)
-        return _facts(known, lessons, told)
+        return await self._offer(known, lessons, happened)
+
+    async def _offer(self, known: Any, lessons: Mapping[int, str], happened: Event) -> Advice:
+        """Return the lessons that have room and are not withheld; keep what happened."""
+        fit = _fitting(lessons, self.room)
+        return _facts(known, fit, await self._announce(list(fit), happened))
 
     async def _announce(self, lessons: Sequence[int], *events: Event) -> frozenset[int]:
         """Return the lessons that this run is shown; record them, those withheld, and events."""
         memory, records = self.host.known, [_record(one) for one in events]
         if memory is None or not (lessons or records):
             return frozenset()
-        holdout = memory.holdout
+        holdout, late = memory.holdout, list[bool]()
 
         def both(db: Db, scope: Scope) -> frozenset[int]:
             # A call that was made before a lesson was shown is no opportunity to follow it.
             episodes.append_events(db, scope, self.id, records)
-            return exposures.announce(db, scope, self.id, lessons, holdout)
+            return exposures.announce(db, scope, self.id, () if late else lessons, holdout)
 
-        return await memory.store.write(memory.scope, both)
+        try:
+            return await memory.store.write(memory.scope, both)
+        except asyncio.CancelledError:
+            late.append(True)  # it waits for its turn, and its answer would not be shown
+            raise
 
     async def _learn(self, events: Sequence[Event], ends: Ended | None) -> Learned | None:
-        await self._keep(*events)
+        await self._announce((), *events)
         if ends is None or (memory := self.host.known) is None:
             return None
+        learned = await self._finish(memory)
+        await self.host.sweep()
+        return learned
+
+    async def _finish(self, memory: Memory) -> Learned | None:
         await self.settle()
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
-
-    async def _keep(self, *events: Event) -> None:
-        if events:
-            await self._announce((), *events)
 
     async def _episode(self, ends: Ended) -> tuple[Episode, frozenset[str]]:
         """Return the run so far as an episode, and the keys of a service that reported it."""
@@ -393,11 +425,15 @@ def _arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
     return {"command": arguments} if isinstance(arguments, str) else arguments
 
 
-def _record(event: Event) -> str:
+def _record(event: Event) -> dict[str, Any]:
+    """Return an event as a row: without secrets, and with what finds it again."""
+    acted = action(event.tool, event.arguments or {}).whole if event.type == "tool_call" else ""
     event = clean_event(event, Limits().content)
     held = {name: getattr(event, name) for name in ("type", "content", "tool", "arguments")}
     held |= {name: getattr(event, name) for name in ("call", "error", "agent", "origin")}
-    return json.dumps(held, ensure_ascii=False, default=repr)
+    record = json.dumps(held, ensure_ascii=False, default=repr)
+    named = {name: storable(held[name]) for name in ("type", "tool", "call")}
+    return {**named, "action": acted, "failed": bool(event.error), "record": record}
 
 
 def _digests(event: Mapping[str, Any]) -> frozenset[str]:
@@ -407,14 +443,23 @@ def _digests(event: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(signature(title, line).digest for line in lines for title in titles)
 
 
-def _facts(known: ActionHistory | Seen, lessons: Mapping[int, str], told: frozenset[int]) -> Advice:
-    """Return the lessons in `told` as facts between delimiters, or the reason for silence."""
-    shown = [id for id in lessons if id in told][:LESSONS]
+def _facts(known: ActionHistory | Seen, lessons: Mapping[int, str], take: frozenset[int]) -> Advice:
+    """Return the lessons in `take` as facts between delimiters, or the reason for silence."""
+    shown = [id for id in lessons if id in take]
     waiting = known.release
     if not shown:
-        chance = ranking.CHANCE if set(lessons) - told else "nothing is known"
+        chance = ranking.CHANCE if lessons else "nothing is known"
         return Advice(silence=f"waits in quarantine: {waiting}" if waiting else chance)
     return Advice(facts([lessons[id] for id in shown]), lessons=frozenset(shown))
+
+
+def _fitting(texts: Mapping[int, str], room: int) -> dict[int, str]:
+    held: dict[int, str] = {}
+    for name, text in list(texts.items())[:LESSONS]:
+        if room > 0 and (not held or len(sanitize(text)) <= room):
+            held[name] = kept = cut_middle(sanitize(text), room)
+            room -= len(kept)
+    return held
 
 
 def facts(texts: Sequence[str], label: str = "lesson", room: int = ROOM) -> str:
@@ -422,9 +467,6 @@ def facts(texts: Sequence[str], label: str = "lesson", room: int = ROOM) -> str:
 
     Only the first is cut, in its middle, if it alone has more than `room` characters.
     """
-    held: dict[str, str] = {}
-    for text in map(sanitize, texts[:LESSONS]):
-        if not held or len(text) <= room:
-            held[f"{label}-{len(held) + 1}"] = kept = cut_middle(text, room)
-            room -= len(kept)
+    fit = _fitting(dict(enumerate(texts)), room).values()
+    held = {f"{label}-{n}": text for n, text in enumerate(fit, 1)}
     return "\n".join([FACTS, *delimit(delimiter("facts", held), held)])

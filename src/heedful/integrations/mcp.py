@@ -272,7 +272,7 @@ def critique(task: str, output: str, criteria: str = "") -> str:
 
 
 TOOLS: Mapping[Callable[..., Any], tuple[str, bool, bool]] = {  # title, read-only, idempotent
-    recall_lessons: ("Recall lessons for a task", True, True),
+    recall_lessons: ("Recall lessons for a task", False, True),
     seen_error: ("Look up an error", True, True),
     explain: ("Explain a loop", True, True),
     remember: ("Remember a lesson", False, False),

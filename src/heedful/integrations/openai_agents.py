@@ -115,7 +115,7 @@ async def hold_back(data: agents.ToolInputGuardrailData) -> agents.ToolGuardrail
         return agents.ToolGuardrailFunctionOutput.allow()
     attempts.held.add(call)
     del attempts.calls[context.tool_call_id]
-    attempts.run.told.pop(context.tool_call_id)  # it is the result of the call
+    attempts.run.said.pop(context.tool_call_id)  # it is the result of the call
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
 
 

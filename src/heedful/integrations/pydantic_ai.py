@@ -151,7 +151,7 @@ class _Run(Heedful):
         if advice and self.hold_back and asked not in self.held:
             self.held.add(asked)
             self.calls.pop(call.tool_call_id)
-            self.run.told.pop(call.tool_call_id)  # it is the result of the call
+            self.run.said.pop(call.tool_call_id)  # it is the result of the call
             raise ModelRetry(advice.text)
         return args
 

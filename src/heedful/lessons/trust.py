@@ -102,7 +102,8 @@ class RevocationResult:
     """How many rows a revocation removes; `lessons` counts lessons that lose their last example.
 
     Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of its loops,
-    and in loops of others its first attempt with all that followed.
+    and in loops of others its first attempt with all that followed. `exposures` counts the lessons
+    in prompts for which it recalled.
     """
 
     examples: int = 0
@@ -112,6 +113,7 @@ class RevocationResult:
     attempts: int = 0
     episodes: int = 0
     outcomes: int = 0
+    exposures: int = 0
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:

@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from heedful.errors import Conflict
@@ -300,14 +301,12 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     `source` names the run, so that it counts once and can be revoked. A step without a time was
     just made. A run may be recorded again when it is longer.
     """
-    now, worked, good = time.time(), dict[str, float](), defaultdict[float, list[str]](list)
+    now, worked = time.time(), dict[str, float]()
     for step in steps:
         at = 0.0 if step.error else min(step.at or now, now)
         worked.update(dict.fromkeys(step.action.digests(step.error), at))
-    for digest, at in worked.items():
-        good[at].append(digest)
-    for at in filter(None, good):
-        db.run("actions_worked", {**key_of(scope), "digests": json.dumps(good[at]), "at": at})
+    for at, good in groupby(sorted(worked, key=worked.__getitem__), worked.__getitem__):
+        db.run("actions_worked", {**key_of(scope), "digests": json.dumps([*good]), "at": at})
     for step in steps:
         if step.error and step.lesson:
             values = {**key_of(scope), "reflection": step.lesson, "source": storable(source)}
@@ -339,12 +338,34 @@ MOST_EVENTS = 20_000
 
 
 @holds()
-def append_events(db: Db, scope: Scope, session: str, records: Sequence[str]) -> None:
-    """Add events to a session; `records` are JSON. The oldest events of the scope give way."""
-    about = {**key_of(scope), "session": storable(session), "via": db.actor.via, "at": time.time()}
-    for record in records:
-        db.insert("event", {**about, "record": record})
-    db.run("trim_events", {**key_of(scope), "most": MOST_EVENTS})
+def append_events(db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]) -> None:
+    """Add events to a session: the columns of a row. Other sessions give way, the oldest first."""
+    key = {**key_of(scope), "session": storable(session)}
+    for event in events:
+        db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
+    if db.select("1", "event", key_of(scope), f"limit 1 offset {MOST_EVENTS}"):
+        db.run("trim_events", {**key, "most": MOST_EVENTS * 9 // 10})
+
+
+def course_of(
+    db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
+) -> tuple[bool, bool]:
+    """Return whether a call is kept, and whether its tool or action failed when it ran last."""
+    about = {"session": session, "tool": tool, "call": call, "action": action.whole}
+    (row,) = db.all("course_of", scope, **{name: storable(one) for name, one in about.items()})
+    return bool(row["known"]), bool(row["failed"])
+
+
+def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
+    """Return the sessions without an event since the time `before`."""
+    end = f"group by session having max(at) < {before:f}"
+    return [row["session"] for row in db.select("session", "event", key_of(scope), end)]
+
+
+def owner(db: Db, scope: Scope, session: str) -> str | None:
+    """Return the key that sent the first event of a session, "" in process; None without events."""
+    key = {**key_of(scope), "session": storable(session)}
+    return next((row["via"] for row in db.select("via", "event", key, "order by n limit 1")), None)
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.store import search
 from heedful.store.lessons import evict, rule, upsert, words_digest
-from heedful.store.store import ALL, SKIP, Db, from_row, key_of, storable, token
+from heedful.store.store import ALL, SKIP, Actor, Db, from_row, key_of, storable, token
 
 # A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -64,7 +64,12 @@ def expose(
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": now}
             values["via"], values["most"] = db.actor.via, db.actor.outcomes
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    if outcome is not None and _ran(db, scope, outcome.loop):
+    if outcome is not None:
+        _count(db, scope, outcome, now, db.actor)
+
+
+def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> None:
+    if _ran(db, scope, outcome.loop, actor.via):
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
             known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
@@ -72,7 +77,7 @@ def expose(
         fields = ("loop", "right_at_once", "calls", "memory_key")
         values = {name: getattr(outcome, name) for name in fields}
         values["signatures"] = json.dumps(sorted(broken))
-        limits = {"via": db.actor.via, "most": db.actor.outcomes, "now": now, "day": GIVEN_UP}
+        limits = {"via": actor.via, "most": actor.outcomes, "now": now, "day": GIVEN_UP}
         row = db.one("insert_outcome", scope, **values, **limits)
         new = row is not None and row["n"] is not None
         if new:
@@ -82,9 +87,9 @@ def expose(
             db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
 
 
-def _ran(db: Db, scope: Scope, loop: str) -> bool:
+def _ran(db: Db, scope: Scope, loop: str, via: str) -> bool:
     """Return False if a key writes that reported no attempt or event: it may invent the loop."""
-    via, session = db.actor.via, {**key_of(scope), "session": loop.rpartition("/")[0]}
+    session = {**key_of(scope), "session": loop.rpartition("/")[0]}
     loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
     tried = any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
     return not via or tried or bool(db.select("1", "event", {**session, "via": via}, "limit 1"))
@@ -188,9 +193,9 @@ DIGEST = 16
 
 
 def announce(
-    db: Db, scope: Scope, session: str, lessons: Sequence[int], share: float
+    db: Db, scope: Scope, session: str, lessons: Sequence[int], share: float, record: bool = True
 ) -> frozenset[int]:
-    """Record that lessons fit this moment of a session; return the ids of those to be shown.
+    """Return the ids of the lessons to be shown; `record` that they fit this moment of a session.
 
     Each is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`. A lesson is
     withheld with the probability `share`, in the whole session or not at all. Nothing is withheld
@@ -204,7 +209,8 @@ def announce(
             loop = f"{storable(session)}/{digest[:DIGEST]}"
             known = shown_to(db, scope, loop)
             tell = known[0].shown if known else not is_withheld(seed, session, name, share)
-            expose(db, scope, (Exposure(name, loop, tell, digest, share),), None, time.time())
+            if record:
+                expose(db, scope, (Exposure(name, loop, tell, digest, share),), None, time.time())
             shown |= {id} if tell else set()
     return frozenset(shown)
 
@@ -214,10 +220,12 @@ def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, fl
     return list(map(tuple, db.all("opportunities", scope, session=storable(session))))
 
 
-def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome]) -> None:
-    """Record how opportunities ended."""
+def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None:
+    """Record how opportunities ended, as outcomes of the keys of their exposures."""
     for outcome in outcomes:
-        expose(db, scope, (), outcome, time.time())
+        key = {**key_of(scope), "loop": outcome.loop}
+        for row in db.select("via, most", "exposure", key):
+            _count(db, scope, outcome, at, Actor(*row))
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

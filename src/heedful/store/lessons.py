@@ -651,16 +651,19 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         db.delete("span", {**scope, "trace": row["id"]})
     ended = {**scope, "via": values["source"]}
     db.delete("event", ended)
-    for row in db.select("loop, right_at_once, signatures, n", "outcome", ended):
+    outcomes = db.run("outcomes_of", values).fetchall()
+    for row in outcomes:
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
-    counts = loops, attempts, len(sent), db.delete("outcome", ended)
+        db.delete("outcome", {**scope, "loop": row["loop"]})
+    counts = loops, attempts, len(sent), len(outcomes), db.delete("exposure", ended)
     return RevocationResult(0, 0, 0, *counts), names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:
-    """Return the scopes of the tenant that have loops, lessons, episodes or traces."""
-    tables, key = ("loop", "reflection", "episode", "trace"), {"tenant": scope.tenant}
+    """Return the scopes of the tenant that have loops, lessons, exposures, episodes or traces."""
+    tables = "loop", "reflection", "exposure", "episode", "trace"
+    key = {"tenant": scope.tenant}
     found = {row[0] for one in tables for row in db.select("distinct project", one, key)}
     return [Scope(scope.tenant, project) for project in sorted(found)]
 

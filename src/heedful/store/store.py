@@ -532,7 +532,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that may be repeated: its caller, idempotency key `once`, digest of its request."""
+    """A call that may be repeated: its caller, digest `once` of its idempotency key, request."""
 
     tenant: str
     caller: str

@@ -287,13 +287,14 @@ hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Ro
 async def hook(agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing) -> Document:
     """Answer an event of a coding agent as its hook does; nothing if memory has nothing to say.
 
-    No command runs here, and no file that the event names is read. A job learns from the session
-    later; the key is a source of what it teaches.
+    Needs `read` or `recall`, too. No command runs here, and no file that the event names is read. A
+    job learns from the session later, if the key sent its first event; the key is a source of what
+    it teaches.
     """
     caller.needs("read", "recall")  # what it answers are lessons
     name, host = str(event.get("hook_event_name", "")), Host(memory=caller.memory)
     reply = await hooks.reply(name, event, host, agent=agent)
-    if reply.work:
+    if reply.work and await caller.read(episodes.owner, reply.session) == caller.actor.via:
         about = {"session": reply.session, "what": reply.work}
         await caller.setup.work.defer("learn", caller.scope, **about)
     return dict(reply.answer or {})

@@ -108,6 +108,18 @@ where tenant = :tenant and project = :project and state not in ('retired', 'supe
 order by own, id;
 
 -- name: trim_events
--- Keep the newest :most events of the scope.
-delete from event where tenant = :tenant and project = :project and n <= (
-  select n from event where tenant = :tenant and project = :project order by n desc limit 1 offset :most);
+-- Sessions give way as a whole, the one used longest ago first; of :session itself, the oldest events.
+delete from event where n in (select n from (
+  select n, count(*) over (order by last desc, case when session = :session then -n else 0 end) as place from (
+    select n, session, max(n) over (partition by session) as last from event where tenant = :tenant and project = :project
+  ) as used) as placed where place > :most);
+
+-- name: course_of
+-- Whether a call is kept: the one with its id, or without one, a call of the tool that has no result yet. And whether
+-- the tool, or the action, failed when its last result came.
+with had as not materialized (select * from event where tenant = :tenant and project = :project and session = :session)
+select (select coalesce(sum(case when type = 'tool_call' then 1 when :call = '' and type = 'tool_response' then -1 else 0 end), 0) > 0
+        from had where call = :call and (:call <> '' or tool = :tool)) as known,
+       coalesce((select failed from had where tool = :tool and type = 'tool_response' order by n desc limit 1), false)
+       or coalesce((select r.failed from had c join had r on r.call = c.call and r.type = 'tool_response'
+                    where c.action = :action and c.call <> '' order by c.n desc limit 1), false) as failed;

@@ -105,4 +105,5 @@ returning kind, signature;
 -- name: opportunities
 -- The lessons that a session was shown, or that were withheld from it, and whose outcome is not known yet.
 select x.loop, x.signature, x.at from exposure x left join outcome o using (tenant, project, loop)
-where x.tenant = :tenant and x.project = :project and x.loop > :session || '/' and x.loop < :session || '0' and o.loop is null;
+where x.tenant = :tenant and x.project = :project and x.loop > :session || '/' and x.loop < :session || '0'
+  and x.loop = :session || '/' || substr(x.signature, 1, 16) and o.loop is null;

@@ -192,6 +192,12 @@ select n, id, case when via = :source then 1
 from loop where tenant = :tenant and project = :project and (
   via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
 
+-- name: outcomes_of
+-- The outcomes that a key reported, and those of loops whose prompts it recalled.
+select loop, right_at_once, signatures, n from outcome
+where tenant = :tenant and project = :project and (via = :source or loop in (
+  select loop from exposure where tenant = :tenant and project = :project and via = :source));
+
 -- name: delete_sent
 delete from episode
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0

@@ -399,7 +399,7 @@ create table audit_head (
 ) without rowid;
 
 -- A call with an Idempotency-Key. `n` numbers its effects from 0; row -1 is the answer. A row is written in the
--- transaction of the effect and has the result of the effect. `digest` covers the request.
+-- transaction of the effect and has the result of the effect. `digest` covers the request, `once` the Idempotency-Key.
 create table answer (
   tenant text not null,
   caller text not null,
@@ -441,18 +441,25 @@ create table span (
   unique (tenant, project, trace, id)
 );
 
--- What happened in the sessions of agents that have not ended; `record` is an event as JSON.
+-- What happened in the sessions of agents that have not ended; `record` is an event as JSON, `action` that of a call.
 create table event (
   n integer primary key,
   tenant text not null,
   project text not null,
   session text not null,
+  type text not null default '',
+  tool text not null default '',
+  call text not null default '',
+  action text not null default '',
+  failed boolean not null default false,
   record text not null,
   via text not null default '',
   at real not null
 );
 create index event_of on event (tenant, project, session, n);
-create index event_n on event (tenant, project, n);
+create index event_call on event (tenant, project, session, call, tool, type);
+create index event_tool on event (tenant, project, session, tool, type, n);
+create index event_action on event (tenant, project, session, action, n);
 
 create index loop_newest on loop (tenant, project, n);
 create index key_newest on key (tenant, at desc, id desc);
