@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 
 from heedful import Memory, Reflection, signature
 from heedful.errors import UsageError
 from heedful.integrations import install
 from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
+from heedful.service.app import application
+from heedful.service.setup import Setup
 from heedful.store import exposures
 from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
@@ -183,7 +187,7 @@ def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))}
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     streams |= {"env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}}
-    words = words if words[0] == "-c" else ("-m", "heedful.integrations.hook", *words)
+    words = words if words[0].startswith("-") else ("-m", "heedful.integrations.hook", *words)
     return subprocess.Popen([sys.executable, *words], cwd=folder, **streams)
 
 
@@ -207,12 +211,16 @@ def rows(folder: Path, query: str) -> list[Any]:
         return db.execute(query).fetchall()
 
 
-def test_what_one_session_learns_another_is_told(folder: Path) -> None:
-    assert send(folder, "-c", call(folder), MODULES) == (0, "[]\n", "")
-    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
+def await_learning(folder: Path) -> None:
     until = time.monotonic() + 60
     while not rows(folder, "select * from action") and time.monotonic() < until:
         time.sleep(0.05)  # the detached process learns
+
+
+def test_what_one_session_learns_another_is_told(folder: Path) -> None:
+    assert send(folder, "-c", call(folder), MODULES) == (0, "[]\n", "")
+    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
+    await_learning(folder)
     code, out, err = send(folder, "PreToolUse", call(folder, "two"))
     assert (code, err, log(folder)) == (0, "", [])
     assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
@@ -273,7 +281,38 @@ def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> Non
     assert rows(folder, "pragma integrity_check") == [("ok",)]
 
 
-MINE = '{"hooks": [{"type": "command", "command": "mine"}]}'
+def test_no_file_of_the_folder_is_taken_for_a_module(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "queue", "heedful"):
+        (folder / f"{name}.py").write_text("open('ran', 'w').close()")
+    monkeypatch.setenv("PATH", "")
+    first, *words = shlex.split(install.command())[1:]
+    words.append("PostToolUseFailure")
+    assert send(folder, first, call(folder, error=ERROR), *words) == (0, "", "")
+    await_learning(folder)
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["", "x"])
+async def test_the_installed_address_answers(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEEDFUL_KEY", key)
+    monkeypatch.chdir(tmp_path)
+    wanted = install.hooks("heedful-hook", "http://localhost/")
+    app = application(Setup(in_file(str(tmp_path / "a.db")), open=True))
+    assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
+    assert [one["type"] for one in wanted["Stop"][0]["hooks"]] == ["http", "command"]
+    async with app.router.lifespan_context(app), AsyncClient(transport=ASGITransport(app)) as client:
+        for event, [group] in wanted.items():
+            data = {"session_id": "a", "hook_event_name": event, **CALL}
+            hook = group["hooks"][0]
+            made = await client.post(hook["url"], json=data, headers=hook.get("headers"))
+            assert made.status_code == (401 if key else 200)
+
+
+MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
 SETTINGS = {
     None: "",
     "": "",
@@ -302,9 +341,9 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     assert install.read_text(path) == text
     path.parent.mkdir(exist_ok=True)
     path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
-    install.plan_install(path, install.hooks("", "http://127.0.0.1:8765")).apply()
+    install.plan_install(path, install.hooks("heedful-hook", "http://127.0.0.1:8765")).apply()
     install.plan_uninstall(path).apply()
-    assert "heedful" not in path.read_text()
+    assert not install.installed(path)
     assert '"own": 1' in path.read_text()
     assert path.is_symlink() == (text is not None)
 

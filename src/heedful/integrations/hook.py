@@ -164,7 +164,8 @@ def detach(work: str, session: str, folder: Path) -> None:
     """Do the work for a session in a process that nobody waits for."""
     import subprocess
 
-    command = [sys.executable, "-m", "heedful.integrations.hook", work, "--work", session]
+    # With -P no file of the folder is taken for a module.
+    command = [sys.executable, "-P", "-m", "heedful.integrations.hook", work, "--work", session]
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
     process.returncode = 0  # nobody waits for it

@@ -23,11 +23,15 @@ from typing import Any, NoReturn
 
 from heedful.errors import LineError, UsageError
 from heedful.integrations.hooks import AGENTS
-from heedful.store import repository
+from heedful.store import DATABASE, repository
 
 AGENT = "claude-code"  # the agent whose settings are written; for others the docs have snippets
-# By what a hook of heedful is known in settings: its command, or its address.
-OWN = re.compile(r"heedful-hook|heedful\.integrations\.hook|/v1/hooks/claude-code/")
+# The command or the address of a hook of heedful; earlier addresses end with the event.
+OWN = re.compile(
+    r"""^(\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'? \w+( --.*)?$"""
+    r"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?$|/v1/hooks/claude-code(/\w+)?$""",
+    re.IGNORECASE,
+)
 SUMMARY = "Remembers what failed and what put it right, and says so when it matters."
 BACKUP = ".before-heedful"
 # Calls that change something, and those of MCP servers: reading files needs no advice.
@@ -73,7 +77,7 @@ class Change:
             if self.before is not None:
                 if not place.stat().st_mode & 0o222:
                     raise PermissionError(13, "it is read-only")
-                if not OWN.search(self.before):
+                if not _has_own(self.before):
                     shutil.copy2(place, backup)
             draft = place.with_name(f".{place.name}.{os.getpid()}")
             try:
@@ -86,7 +90,7 @@ class Change:
                 draft.replace(place)
             finally:
                 draft.unlink(missing_ok=True)
-            if not OWN.search(self.after):
+            if not _has_own(self.after):
                 backup.unlink(missing_ok=True)
         except OSError as error:
             why = f"{self.path} cannot be written ({error.strerror}); nothing was changed"
@@ -122,21 +126,27 @@ def command(everywhere: bool = False) -> str:
     found = shutil.which("heedful-hook")
     if found:
         return shlex.quote(found) if everywhere else "heedful-hook"
-    return f"{shlex.quote(sys.executable)} -m heedful.integrations.hook"
+    # With -P no file of the folder in which an agent works is taken for a module.
+    return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
 
 
 def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
     """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`."""
     made: dict[str, list[dict[str, Any]]] = {}
+    ask: dict[str, Any] = {"type": "http", "url": f"{url.rstrip('/')}/v1/hooks/{AGENT}"}
+    if os.environ.get(KEY):  # a service without keys refuses an empty one
+        ask |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
     for event, kind in AGENTS[AGENT].events.items():
-        hook: dict[str, Any] = {"type": "command", "command": f"{run} {event}"}
-        # Claude Code runs only commands when a session starts.
-        if url and kind != "start":
-            hook = {"type": "http", "url": f"{url.rstrip('/')}/v1/hooks/{AGENT}/{event}"}
-            hook |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
-        hook["timeout"] = STOP if kind == "stop" else TIMEOUT
+        local = {"type": "command", "command": f"{run} {event}"}
+        used: list[dict[str, Any]] = [ask] if url else [local]
+        if url and kind == "stop":  # the service runs no command of the project
+            used = [ask, local]
+        if url and kind == "start":  # Claude Code only runs commands then
+            used = [local] if (_root() / DATABASE).exists() else []
+        limit = {"timeout": STOP if kind == "stop" else TIMEOUT}
         matcher = {"matcher": MATCHERS[event]} if event in MATCHERS else {}
-        made[event] = [{**matcher, "hooks": [hook]}]
+        if used:
+            made[event] = [{**matcher, "hooks": [{**one, **limit} for one in used]}]
     return made
 
 
@@ -183,9 +193,28 @@ def read_text(path: Path) -> str | None:
 def own_hooks(document: Node) -> dict[str, list[Any]]:
     """Return the groups with hooks of heedful in settings, by event."""
     events = document.get("hooks")
-    listed = {one.name: one.children for one in events.children} if events else {}
-    ours = {name: [one for one in nodes if OWN.search(one.text)] for name, nodes in listed.items()}
-    return {name: [one.value for one in nodes] for name, nodes in ours.items() if nodes}
+    ours = {
+        event.name: [group.value for group in event.children if any(map(_is_own, _listed(group)))]
+        for event in (events.children if events else ())
+    }
+    return {name: groups for name, groups in ours.items() if groups}
+
+
+def _listed(group: Node) -> list[Node]:
+    hooks = group.get("hooks")
+    return hooks.children if hooks else []
+
+
+def _is_own(hook: Node) -> bool:
+    called = hook.get("command") or hook.get("url")
+    return called is not None and OWN.search(str(called.value)) is not None
+
+
+def _has_own(text: str) -> bool:
+    """Return True if a text is settings with hooks of heedful."""
+    with suppress(UsageError):
+        return bool(own_hooks(parse("", text)))
+    return False
 
 
 def _with(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
@@ -235,8 +264,8 @@ def _without(path: str, text: str) -> str:
     for event in events.children if events else ():
         for group in event.children:
             listed = group.get("hooks")
-            for hook in listed.children if listed else ():
-                if OWN.search(hook.text) and events and listed:
+            for hook in _listed(group):
+                if _is_own(hook) and events and listed:
                     above = [(document, events), (events, event), (event, group), (listed, hook)]
                     parent, child = above.pop()
                     while above and len(parent.children) == 1:
