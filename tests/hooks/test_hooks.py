@@ -180,7 +180,13 @@ print([name for name in {HEAVY!r} if name in sys.modules])"""
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "app" / ".git").mkdir(parents=True)
     (tmp_path / "app" / "heedful.toml").write_text('[trust]\ntool = "measured"\n')
+    approve(tmp_path / "app")
     return tmp_path / "app"
+
+
+def approve(folder: Path) -> None:
+    """Approve the settings and the database of a folder, as far as they can be read."""
+    Desk(folder).heedful("hook", "approve", HOME=str(folder.parent))
 
 
 def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
@@ -246,6 +252,7 @@ def test_what_goes_wrong_is_a_line_in_the_log(
     name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
+    approve(folder)
     assert send(folder, name, data, **env) == (0, "", "")
     assert len(log(folder)) == 1
     code, out, err = send(folder, name, data, "--strict", **env)
@@ -310,6 +317,47 @@ async def test_the_installed_address_answers(
             hook = group["hooks"][0]
             made = await client.post(hook["url"], json=data, headers=hook.get("headers"))
             assert made.status_code == (401 if key else 200)
+
+
+def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
+    desk, home = Desk(folder), {"HOME": str(folder.parent)}
+    toml = 'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = "measured"\n'
+
+    def stops(turn: str) -> bool:
+        (folder / "ran").unlink(missing_ok=True)
+        code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
+        assert (code, err) == (0, "")
+        assert ("block" in out) == (folder / "ran").exists()
+        return bool(out)
+
+    (folder / "heedful.toml").write_text(toml)
+    (folder / "heedful.db").touch()
+    assert not stops("p1")
+    assert not (folder / "heedful.db").stat().st_size
+    assert not (folder / "other.db").exists()
+    assert "heedful.toml" in desk.heedful("hook", "status", **home).err
+    assert [line.count("heedful.") for line in log(folder)] == [2]
+    approve(folder)
+    assert "heedful.toml" not in desk.heedful("hook", "status", **home).err
+    assert stops("p2")
+    (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
+    assert not stops("p3")
+    assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
+    private = [folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")]
+    assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
+
+
+def test_trust_for_all_projects(folder: Path) -> None:
+    home = {"HOME": str(folder.parent)}
+    desk = Desk(folder)
+    made = desk.heedful("hook", "install", "--user", "--yes", "--trust", "make", **home)
+    assert (made.code, (folder / "heedful.db").exists()) == (0, False)
+    other = folder.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    data = call(other, error=ERROR, tool_input={"command": "make all"})
+    assert send(other, "PostToolUseFailure", data) == (0, "", "")
+    await_learning(other)
+    assert rows(other, "select state from reflection") == [("candidate",)]
 
 
 MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'

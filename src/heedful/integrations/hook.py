@@ -8,6 +8,7 @@ log, `~/.heedful/hook.log`, gets one line. Learning happens in a process that no
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import logging
 import os
@@ -30,6 +31,7 @@ LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
 TABLES = ("trust", "hook")
+APPROVED = "approved.json"  # beside the user's own database: which files of projects are followed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,8 +76,8 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     data: Mapping[str, Any] = {"cwd": str(Path.cwd())} if work else read_event(sys.stdin.buffer)
     folder = _folder(data)
     found = read_settings(folder)
-    if not found["db"]:
-        return
+    if found["ignored"]:
+        _log(f"{event}: ignored until heedful hook approve: {', '.join(found['ignored'])}")
     _without_tls()
     import asyncio
 
@@ -133,17 +135,21 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of hooks in a folder, else in its repository. Raises UsageError.
 
     `db` is the database: the stated one, or that of the folder, the repository or the user.
+    `ignored` are the files that the user has not approved, with what `approve` takes for them.
     """
-    root = repository(folder) or folder
+    folder, known = folder.resolve(), approvals()
+    root, ignored = repository(folder) or folder, dict[str, str]()
     found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
-    found |= {name: {} for name in TABLES}
+    found |= {name: {} for name in TABLES} | {"ignored": ignored}
     for place in dict.fromkeys((root, folder)):
-        stated = read_table(place / "pyproject.toml", "tool", "heedful")
-        stated |= read_table(place / "heedful.toml")
-        db = str(stated.get("db") or "")
-        if db and "://" not in db:
-            stated["db"] = str(place / db)
-        found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
+        for file, keys in (("pyproject.toml", ("tool", "heedful")), ("heedful.toml", ())):
+            stated = read_table(place / file, *keys)
+            digest = hashlib.sha256(json.dumps(stated, default=str).encode()).hexdigest()
+            if stated and known["files"].get(str(place / file)) != digest:
+                ignored[str(place / file)] = digest
+                continue
+            found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
+            found["db"] = _at(place, found["db"])
     makes: dict[str, Any] = {**READ, **dict.fromkeys(TABLES, json.loads)}
     for name, make in makes.items():
         if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
@@ -152,12 +158,55 @@ def read_settings(folder: Path) -> dict[str, Any]:
             except ValueError as error:
                 raise UsageError(f"HEEDFUL_{name.upper()} is wrong: {error}") from error
     found["hook"] = {"policy": found.pop("policy", "default"), **found["hook"]}
-    if not found["db"]:
-        there = [place / DATABASE for place in (folder, root) if (place / DATABASE).exists()]
-        own = root / DATABASE if repository(folder) else own_db()
-        own.parent.mkdir(parents=True, exist_ok=True)
-        found["db"] = str(there[0] if there else own)
+    for path in () if found["db"] else (folder / DATABASE, root / DATABASE):
+        if os.path.lexists(path) and not _made_here(path) and str(path) not in known["files"]:
+            ignored[str(path)] = DATABASE
+        elif path.exists() or (path.parent == root and repository(folder)):
+            found["db"] = found["db"] or str(path)
+    found["db"] = _at(folder, found["db"] or str(_home() / DATABASE))
+    return {**found, "trust": {**known["trust"], **found["trust"]}}
+
+
+def _at(folder: Path, db: Any) -> str:
+    """Return the name of a database that is stated in a folder."""
+    return str(folder / db) if db and "://" not in db and db != ":memory:" else str(db)
+
+
+def _made_here(path: Path) -> bool:
+    """Return True if heedful made a database: it had git ignore it in a file no clone brings."""
+    with suppress(OSError):
+        excluded = (path.parent / ".git" / "info" / "exclude").read_text("utf-8", "replace")
+        return f"/{path.name}*" in excluded.splitlines()
+    return False
+
+
+def approvals() -> dict[str, dict[str, str]]:
+    """Return what the user has approved: `files`, and the `trust` of sources in all projects."""
+    found: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
+    with suppress(OSError, ValueError):
+        found |= json.loads((_home() / APPROVED).read_text("utf-8"))
     return found
+
+
+def approve(kind: str, more: Mapping[str, str]) -> None:
+    """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
+    known, place = approvals(), _home() / APPROVED
+    known[kind] |= more
+    draft = place.with_suffix(f".{os.getpid()}")
+    with open(draft, "w", encoding="utf-8", opener=_private) as file:
+        json.dump(known, file, indent=2)
+    draft.replace(place)
+
+
+def _home() -> Path:
+    """Return the folder of what belongs to no repository, which is private."""
+    place = own_db().parent
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def detach(work: str, session: str, folder: Path) -> None:
@@ -184,11 +233,10 @@ def _log(line: str) -> None:
     """Append a line to the log, which begins again when it is long; a full disk is no error."""
     import time
 
-    with suppress(OSError):
-        place = own_db().parent / "hook.log"
-        place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
+        place = _home() / "hook.log"
         kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
-        with place.open(kept, encoding="utf-8", errors="replace") as file:
+        with open(place, kept, encoding="utf-8", errors="replace", opener=_private) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
 
 
