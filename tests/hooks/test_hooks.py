@@ -151,6 +151,11 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     assert await blocks(False, "p2")
     (tmp_path / "done").touch()
     assert not await blocks(False, "p2")
+    (tmp_path / "done").unlink()
+    for prompt in ("this", "that"):
+        await tell(memory, "end", agent)  # the numbers of turns begin again
+        await tell(memory, "prompt", agent, prompt=prompt)
+        assert await blocks(False, "")
 
 
 RUNNING = {"id": "1", "status": "running"}
@@ -267,7 +272,27 @@ def test_a_locked_database_says_nothing(folder: Path) -> None:
         db.execute("begin exclusive")
         for name in ("PreToolUse", "PostToolUse"):
             assert send(folder, name, call(folder, "two")) == (0, "", "")
-    assert len(log(folder)) == 2
+        assert len(log(folder)) == 2
+        (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
+        approve(folder)
+        for active in (False, True):  # the commands alone decide, once a turn
+            out = send(folder, "Stop", call(folder, stop_hook_active=active))[1]
+            assert ("block" in out) != active
+
+
+def test_a_command_ends_with_the_hook(folder: Path) -> None:
+    (folder / "heedful.toml").write_text('[hook]\nstop = ["echo $$ > new; mv new pid; sleep 60"]')
+    approve(folder)
+    with begin(folder, "Stop") as process:
+        assert process.stdin
+        process.stdin.write(call(folder))
+        process.stdin.close()
+        while not (folder / "pid").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), 0)
 
 
 def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> None:

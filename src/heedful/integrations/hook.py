@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ USAGE = "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent
 # Claude Code blocks an action if a hook exits with 2, so a wrong call exits with 1.
 WRONG = 1
 # Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes of the log.
-MOST = 32 * 2**20
+MOST, LATEST = 8 * 2**20, 5  # and the seconds until an answer, except to the end of a turn
 LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
@@ -57,11 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
     gc.disable()  # the process ends before there is much to collect
+    with suppress(AttributeError):  # not on Windows
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)  # so that commands end, too
+        signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, LATEST)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _late(*_: Any) -> None:
+    _log(f"{sys.argv[1]}: no answer within {LATEST} s")
+    os._exit(0)
 
 
 def _option(words: list[str], name: str) -> str:
@@ -93,9 +104,11 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     about: dict[str, Any] = {"holdout": found["holdout"], "trust": found["trust"]}
     memory = Memory(prepare(found["db"]), scope, **about)
     host = Host(memory=memory, strict=strict)
-    if work:
+    if work or event in {one.event_of("stop") for one in hooks.AGENTS.values()}:
         with suppress(AttributeError):  # not on Windows
-            os.nice(10)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.nice(10 if work else 0)
+    if work:
         asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
         return
     made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
@@ -193,7 +206,7 @@ def approve(kind: str, more: Mapping[str, str]) -> None:
     known, place = approvals(), _home() / APPROVED
     known[kind] |= more
     draft = place.with_suffix(f".{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=_private) as file:
+    with open(draft, "w", encoding="utf-8", opener=private) as file:
         json.dump(known, file, indent=2)
     draft.replace(place)
 
@@ -205,7 +218,8 @@ def _home() -> Path:
     return place
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, as `open` takes it for an `opener`."""
     return os.open(path, flags, 0o600)
 
 
@@ -236,7 +250,7 @@ def _log(line: str) -> None:
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
         place = _home() / "hook.log"
         kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
-        with open(place, kept, encoding="utf-8", errors="replace", opener=_private) as file:
+        with open(place, kept, encoding="utf-8", errors="replace", opener=private) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
 
 

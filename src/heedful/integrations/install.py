@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heedful.errors import LineError, UsageError
+from heedful.integrations.hook import private
 from heedful.integrations.hooks import AGENTS
 from heedful.store import DATABASE, repository
 
@@ -57,7 +58,8 @@ class Change:
     def diff(self) -> str:
         """The change as a unified difference."""
         old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
-        lines = difflib.unified_diff(old, new, str(self.path), str(self.path))
+        name = os.path.realpath(self.path)  # the file that is written, if the path is a link
+        lines = difflib.unified_diff(old, new, name, name)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def apply(self) -> None:
@@ -81,11 +83,13 @@ class Change:
                     shutil.copy2(place, backup)
             draft = place.with_name(f".{place.name}.{os.getpid()}")
             try:
-                with draft.open("x", encoding="utf-8", newline="") as file:
+                with open(draft, "x", encoding="utf-8", newline="", opener=private) as file:
                     file.write(self.after)
                     file.flush()
                     os.fsync(file.fileno())
-                if self.before is not None:
+                if self.before is None:
+                    draft.chmod(place.parent.stat().st_mode & 0o666)
+                else:
                     shutil.copymode(place, draft)
                 draft.replace(place)
             finally:
