@@ -336,7 +336,10 @@ async def test_the_installed_address_answers(
     app = application(Setup(in_file(str(tmp_path / "a.db")), open=True))
     assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
     assert [one["type"] for one in wanted["Stop"][0]["hooks"]] == ["http", "command"]
-    async with app.router.lifespan_context(app), AsyncClient(transport=ASGITransport(app)) as client:
+    async with (
+        app.router.lifespan_context(app),
+        AsyncClient(transport=ASGITransport(app)) as client,
+    ):
         for event, [group] in wanted.items():
             data = {"session_id": "a", "hook_event_name": event, **CALL}
             hook = group["hooks"][0]

@@ -64,7 +64,7 @@ def install(
         changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
     written, past, asks = _write(changes, yes), plans.past_sessions(), _asks() and not yes
     if not everywhere:
-        _approve()
+        process.approve("files", process.read_settings(Path.cwd())["ignored"])
     if asks and not trust and not _states_trust(everywhere):
         question = "Which programs are trusted, with your own words? Names, all, or Enter for none"
         trust = prompt(question, default="", show_default=False, err=True)
@@ -79,12 +79,6 @@ def install(
     return output.answer({"written": written}, said)
 
 
-def _approve() -> list[str]:
-    files = process.read_settings(Path.cwd())["ignored"]
-    process.approve("files", files)
-    return list(files)
-
-
 def _states_trust(everywhere: bool) -> bool:
     with suppress(NotFound):  # there is no database yet
         own = process.approvals()["trust"]
@@ -93,8 +87,7 @@ def _states_trust(everywhere: bool) -> bool:
 
 
 def _state(names: Sequence[str], everywhere: bool) -> None:
-    """Record that the user's words and the output of programs are trusted, in all projects or here.
-    """
+    """Record that the user's words and the output of programs are trusted."""
     sources = {"tool" if name == "all" else f"program:{name}": "measured" for name in names}
     sources["user"] = "operator"
     options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
@@ -120,8 +113,8 @@ def uninstall(agent: Agent = plans.AGENT, user: User = False, yes: Yes = False) 
 @hook.command("approve")
 def approve() -> int:
     """Let hooks follow the settings files and use the databases of this project as they are now."""
-    files = _approve()
-    return output.answer({"approved": files}, *files or ["there is nothing to approve"])
+    process.approve("files", files := process.read_settings(Path.cwd())["ignored"])
+    return output.answer({"approved": list(files)}, *files or ["there is nothing to approve"])
 
 
 @hook.command("status")

@@ -31,7 +31,7 @@ MOST, LATEST = 8 * 2**20, 5  # and the seconds until an answer, except to the en
 LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
-TABLES = ("trust", "hook")
+READ |= {"trust": json.loads, "hook": json.loads}
 APPROVED = "approved.json"  # beside the user's own database: which files of projects are followed
 
 
@@ -153,7 +153,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     folder, known = folder.resolve(), approvals()
     root, ignored = repository(folder) or folder, dict[str, str]()
     found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
-    found |= {name: {} for name in TABLES} | {"ignored": ignored}
+    found |= {"trust": {}, "hook": {}, "ignored": ignored}
     for place in dict.fromkeys((root, folder)):
         for file, keys in (("pyproject.toml", ("tool", "heedful")), ("heedful.toml", ())):
             stated = read_table(place / file, *keys)
@@ -161,10 +161,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
             if stated and known["files"].get(str(place / file)) != digest:
                 ignored[str(place / file)] = digest
                 continue
-            found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
+            found |= {name: value for name, value in stated.items() if name in READ}
             found["db"] = _at(place, found["db"])
-    makes: dict[str, Any] = {**READ, **dict.fromkeys(TABLES, json.loads)}
-    for name, make in makes.items():
+    for name, make in READ.items():
         if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
             try:
                 found[name] = make(value)

@@ -13,9 +13,9 @@ import os
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import Advice, Host, HostRun
@@ -168,16 +168,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Command:
-    """A check that runs a command of the project in a folder; another exit code than 0 is an error.
+    """A check by a command of the project, which ran already, with what it found.
 
-    The evidence of the error is what the command printed: its error lines and its end.
+    Another exit code than 0 is an error. Its evidence is what the command printed: its error lines
+    and its end.
     """
 
     line: str
-    folder: str
-    seconds: float
-    found: tuple[Finding, ...] | None = None  # None before it ran
-    pure: ClassVar[bool] = False
+    found: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
@@ -185,22 +183,20 @@ class Command:
         return self.line[:200]
 
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        """Return what it found; it runs once."""
-        return list((self if self.found is not None else await self.run()).found or ())
+        return list(self.found)
 
-    async def run(self) -> Command:
-        """Run the command; return it with what it found."""
+    async def run(self, folder: str, seconds: float) -> Command:
+        """Run the command in a folder; return it with what it found."""
         from heedful.loop.record import Finding
 
-        code, text = await run_command(self.line, self.folder, self.seconds)
+        code, text = await run_command(self.line, folder, seconds)
         if code == 0:
-            return replace(self, found=())
-        ended = f"exited with {code}" if code is not None else f"took over {self.seconds:g} s"
+            return self
+        ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
         said = sanitize(redact(_telling(text)))
-        message = f"`{self.line}` {ended}"
         digest = hashlib.sha256(said.encode()).hexdigest()[:16]
-        made = Finding(self.name, message, key=f"{self.name}: {digest}", evidence=said)
-        return replace(self, found=(made,))
+        about: Any = {"key": f"{self.name}: {digest}", "evidence": said}
+        return Command(self.line, (Finding(self.name, f"`{self.line}` {ended}", **about),))
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -469,10 +465,11 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
     loop = await host.guarded("open the loop of a turn", _turn(at), None)
     if loop.ended if loop else active:
         return False, None
-    ran, state = [await one.run() for one in _commands(at)], await _state(at.folder)
-    errors, goes_on = [found for one in ran for found in one.found or ()], True
+    stop, seconds = at.settings.stop, at.settings.seconds
+    ran = [await Command(line).run(at.folder, seconds) for line in stop]
+    errors, goes_on = [found for one in ran for found in one.found], True
     if loop:
-        report = loop.report(None, digest=state, checks=ran)
+        report = loop.report(None, digest=await _state(at.folder), checks=ran)
         verdict = await host.guarded("decide on a turn", report, None)
         await at.run.learn(*_ran(ran, errors, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
         goes_on = verdict is None or isinstance(verdict, Again)
@@ -480,10 +477,6 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
         return bool(errors), None
     reason = "\n\n".join(f"{one.message}:\n{one.evidence}" for one in errors)
     return True, at.agent.block(at.name, cut_middle(reason, MOST))
-
-
-def _commands(at: _Moment) -> list[Command]:
-    return [Command(line, at.folder, at.settings.seconds) for line in at.settings.stop]
 
 
 async def _turn(at: _Moment) -> ReportedLoop:
@@ -495,8 +488,9 @@ async def _turn(at: _Moment) -> ReportedLoop:
     task = said[-1]["content"] if said else at.text("prompt")
     digest = hashlib.sha256(task.encode("utf-8", "replace")).hexdigest()[:8]
     turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{digest}")
-    options: dict[str, Any] = {"policy": at.settings.policy, "store": host.store}
-    options |= {"scope": host.known.scope if host.known else host.scope, "checks": _commands(at)}
+    checks = [Command(line) for line in at.settings.stop]
+    options: dict[str, Any] = {"policy": at.settings.policy, "store": host.store, "checks": checks}
+    options["scope"] = host.known.scope if host.known else host.scope
     return await open_loop(f"{at.run.id}/{turn}", task, **options)
 
 

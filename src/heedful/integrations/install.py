@@ -198,20 +198,18 @@ def own_hooks(document: Node) -> dict[str, list[Any]]:
     """Return the groups with hooks of heedful in settings, by event."""
     events = document.get("hooks")
     ours = {
-        event.name: [group.value for group in event.children if any(map(_is_own, _listed(group)))]
+        event.name: [group.value for group in event.children if _own(group)]
         for event in (events.children if events else ())
     }
     return {name: groups for name, groups in ours.items() if groups}
 
 
-def _listed(group: Node) -> list[Node]:
-    hooks = group.get("hooks")
-    return hooks.children if hooks else []
-
-
-def _is_own(hook: Node) -> bool:
-    called = hook.get("command") or hook.get("url")
-    return called is not None and OWN.search(str(called.value)) is not None
+def _own(group: Node) -> list[Node]:
+    """Return the hooks of heedful in a group."""
+    listed = group.get("hooks")
+    hooks = listed.children if listed else []
+    called = [(one, one.get("command") or one.get("url")) for one in hooks]
+    return [one for one, name in called if name and OWN.search(str(name.value))]
 
 
 def _has_own(text: str) -> bool:
@@ -268,8 +266,8 @@ def _without(path: str, text: str) -> str:
     for event in events.children if events else ():
         for group in event.children:
             listed = group.get("hooks")
-            for hook in _listed(group):
-                if _is_own(hook) and events and listed:
+            for hook in _own(group):
+                if events and listed:
                     above = [(document, events), (events, event), (event, group), (listed, hook)]
                     parent, child = above.pop()
                     while above and len(parent.children) == 1:
@@ -374,17 +372,11 @@ def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
 
 def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
     """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
-    about: dict[str, Any] = {
-        "name": "heedful",
-        "version": version("heedful"),
-        "description": SUMMARY,
-    }
-    about["author"] = {"name": "heedful"}
-    server = {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}}
-    files = {
-        ".claude-plugin/plugin.json": {**about, "description": SUMMARY},
+    about = {"name": "heedful", "version": version("heedful"), "description": SUMMARY}
+    files: dict[str, dict[str, Any]] = {
+        ".claude-plugin/plugin.json": {**about, "author": {"name": "heedful"}},
         "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
-        ".mcp.json": server,
+        ".mcp.json": {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}},
     }
     texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
     texts["skills/heedful/SKILL.md"] = skill
