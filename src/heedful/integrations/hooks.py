@@ -25,7 +25,6 @@ from heedful.sanitize import cut_middle, sanitize
 from heedful.traces.episode import Event, Limits, json_data
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.checks.evaluate import Context
     from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
@@ -166,37 +165,20 @@ class Reply:
     session: str = ""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A check by a command of the project, which ran already, with what it found.
+async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
+    """Run a command of the project; another exit code than 0 is an error.
 
-    Another exit code than 0 is an error. Its evidence is what the command printed: its error lines
-    and its end.
+    Its evidence is what the command printed: its error lines and its end.
     """
+    from heedful.loop.record import Finding
 
-    line: str
-    found: tuple[Finding, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The command, by which its findings are known."""
-        return self.line[:200]
-
-    async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        return list(self.found)
-
-    async def run(self, folder: str, seconds: float) -> Command:
-        """Run the command in a folder; return it with what it found."""
-        from heedful.loop.record import Finding
-
-        code, text = await run_command(self.line, folder, seconds)
-        if code == 0:
-            return self
-        ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
-        said = sanitize(redact(_telling(text)))
-        digest = hashlib.sha256(said.encode()).hexdigest()[:16]
-        about: Any = {"key": f"{self.name}: {digest}", "evidence": said}
-        return Command(self.line, (Finding(self.name, f"`{self.line}` {ended}", **about),))
+    code, text = await run_command(line, folder, seconds)
+    if code == 0:
+        return None
+    ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
+    said = sanitize(redact(_telling(text)))
+    key = f"{line[:200]}: {hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    return Finding(line[:200], redact(f"`{line}` {ended}"), key=key, evidence=said)
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -460,18 +442,20 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
     If the loop of the turn cannot be opened, the commands alone decide, once a turn.
     """
     from heedful.loop.decide import Again
+    from heedful.loop.record import Evaluation
 
     host, active = at.run.host, at.get("stop_hook_active") is True
     loop = await host.guarded("open the loop of a turn", _turn(at), None)
     if loop.ended if loop else active:
         return False, None
-    stop, seconds = at.settings.stop, at.settings.seconds
-    ran = [await Command(line).run(at.folder, seconds) for line in stop]
-    errors, goes_on = [found for one in ran for found in one.found], True
+    seconds, stop = at.settings.seconds, dict.fromkeys(at.settings.stop)
+    ran = {line: await _checked(line, at.folder, seconds) for line in stop}
+    errors, goes_on = [found for found in ran.values() if found], True
     if loop:
-        report = loop.report(None, digest=await _state(at.folder), checks=ran)
+        judged = Evaluation(tuple(errors), met=1 - len(errors) / len(ran))
+        report = loop.report(None, digest=await _state(at.folder), evaluation=judged)
         verdict = await host.guarded("decide on a turn", report, None)
-        await at.run.learn(*_ran(ran, errors, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
+        await at.run.learn(*_ran(ran, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
         goes_on = verdict is None or isinstance(verdict, Again)
     if active or not errors or not goes_on:
         return bool(errors), None
@@ -488,20 +472,18 @@ async def _turn(at: _Moment) -> ReportedLoop:
     task = said[-1]["content"] if said else at.text("prompt")
     digest = hashlib.sha256(task.encode("utf-8", "replace")).hexdigest()[:8]
     turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{digest}")
-    checks = [Command(line) for line in at.settings.stop]
-    options: dict[str, Any] = {"policy": at.settings.policy, "store": host.store, "checks": checks}
-    options["scope"] = host.known.scope if host.known else host.scope
-    return await open_loop(f"{at.run.id}/{turn}", task, **options)
+    scope, policy = host.known.scope if host.known else host.scope, at.settings.policy
+    return await open_loop(
+        f"{at.run.id}/{turn}", task, policy=policy, store=host.store, scope=scope
+    )
 
 
-def _ran(checks: list[Command], errors: list[Finding], attempt: str) -> list[Event]:
+def _ran(ran: Mapping[str, Finding | None], attempt: str) -> list[Event]:
     """Return the commands of a stop as calls and results, from which a session learns."""
-    failed = {one.check: one for one in errors}
     events = []
-    for number, check in enumerate(checks):
-        call, bad = f"{attempt}/{number}", failed.get(check.name)
-        events.append(Event("tool_call", tool="stop", arguments={"command": check.line}, call=call))
-        said = (bad.evidence or bad.message) if bad else ""
+    for number, (line, bad) in enumerate(ran.items()):
+        call, said = f"{attempt}/{number}", (bad.evidence or bad.message) if bad else ""
+        events.append(Event("tool_call", tool="stop", arguments={"command": line}, call=call))
         events.append(Event("tool_response", said, tool="stop", call=call, error=said[:300]))
     return events
 
