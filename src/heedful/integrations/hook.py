@@ -97,7 +97,8 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     from heedful.lessons.lesson import Scope
     from heedful.memory.memory import Memory
 
-    logging.getLogger("heedful").addHandler(_Lines(event))
+    logging.getLogger("heedful").addHandler(lines := _Lines(logging.WARNING))
+    lines.set_name(event)
     rules = hooks.HookSettings(**found["hook"])
     # Words only: to load an embedder takes longer than a hook may.
     scope = Scope(found["tenant"], found["project"])
@@ -202,12 +203,11 @@ def approvals() -> dict[str, dict[str, str]]:
 
 def approve(kind: str, more: Mapping[str, str]) -> None:
     """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
-    known, place = approvals(), _home() / APPROVED
+    known, draft = approvals(), _home() / f"{APPROVED}.{os.getpid()}"
     known[kind] |= more
-    draft = place.with_suffix(f".{os.getpid()}")
     with open(draft, "w", encoding="utf-8", opener=private) as file:
         json.dump(known, file, indent=2)
-    draft.replace(place)
+    draft.replace(_home() / APPROVED)
 
 
 def _home() -> Path:
@@ -254,15 +254,11 @@ def _log(line: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """Writes a line to the log of hooks for each warning."""
-
-    def __init__(self, event: str) -> None:
-        super().__init__(logging.WARNING)
-        self.event = event
+    """Writes a line to the log of hooks for each warning; its name is that of the event."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message and the type of the error, but no traceback."""
-        _log(f"{self.event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
+        _log(f"{self.name}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
 
 
 if __name__ == "__main__":
