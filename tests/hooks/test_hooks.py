@@ -191,6 +191,11 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     assert await blocks(False, "p2")
     (tmp_path / "done").touch()
     assert not await blocks(False, "p2")
+    (tmp_path / "done").unlink()
+    for prompt in ("this", "that"):
+        await tell(memory, "end", agent)  # the numbers of turns begin again
+        await tell(memory, "prompt", agent, prompt=prompt)
+        assert await blocks(False, "")
 
 
 RUNNING = {"id": "1", "status": "running"}
@@ -220,7 +225,13 @@ print([name for name in {HEAVY!r} if name in sys.modules])"""
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "app" / ".git").mkdir(parents=True)
     (tmp_path / "app" / "heedful.toml").write_text('[trust]\ntool = "measured"\n')
+    approve(tmp_path / "app")
     return tmp_path / "app"
+
+
+def approve(folder: Path) -> None:
+    """Approve the settings and the database of a folder, as far as they can be read."""
+    Desk(folder).heedful("hook", "approve", HOME=str(folder.parent))
 
 
 def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
@@ -266,24 +277,6 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
     assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
 
 
-def test_hooks_of_a_user_take_nothing_from_a_cloned_project(folder: Path) -> None:
-    stated = (
-        f'db = "{folder}/theirs.db"\n[hook]\nstop = ["touch ran"]\n[trust]\ntool = "measured"\n'
-    )
-    (folder / "heedful.toml").write_text(stated)
-    (folder / "heedful.db").write_bytes(b"shipped with the clone")
-    stops = json.dumps({"session_id": "one", "cwd": str(folder)}).encode()
-    assert send(folder, "Stop", stops, "--user") == (0, "", "")
-    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR), "--user") == (0, "", "")
-    assert (log(folder), sorted(one.name for one in folder.iterdir())) == (
-        [],
-        [".git", "heedful.db", "heedful.toml"],
-    )
-    assert (folder.parent / ".heedful" / "heedful.db").exists()
-    send(folder, "Stop", stops)
-    assert (folder / "ran").exists()
-
-
 async def test_the_user_hears_at_the_start_of_what_waits(memory: Memory) -> None:
     await memory.remember("page", "a text of a tool", trust="tool")
     made = await tell(memory, "start", source="startup")
@@ -311,6 +304,7 @@ def test_what_goes_wrong_is_a_line_in_the_log(
     name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
+    approve(folder)
     assert send(folder, name, data, **env) == (0, "", "")
     assert len(log(folder)) == 1
     code, out, err = send(folder, name, data, "--strict", **env)
@@ -325,7 +319,27 @@ def test_a_locked_database_says_nothing(folder: Path) -> None:
         db.execute("begin exclusive")
         for name in ("PreToolUse", "PostToolUse"):
             assert send(folder, name, call(folder, "two")) == (0, "", "")
-    assert len(log(folder)) == 2
+        assert len(log(folder)) == 2
+        (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
+        approve(folder)
+        for active in (False, True):  # the commands alone decide, once a turn
+            out = send(folder, "Stop", call(folder, stop_hook_active=active))[1]
+            assert ("block" in out) != active
+
+
+def test_a_command_ends_with_the_hook(folder: Path) -> None:
+    (folder / "heedful.toml").write_text('[hook]\nstop = ["echo $$ > new; mv new pid; sleep 60"]')
+    approve(folder)
+    with begin(folder, "Stop") as process:
+        assert process.stdin
+        process.stdin.write(call(folder))
+        process.stdin.close()
+        while not (folder / "pid").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), 0)
 
 
 def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> None:
@@ -378,6 +392,47 @@ async def test_the_installed_address_answers(
             hook = group["hooks"][0]
             made = await client.post(hook["url"], json=data, headers=hook.get("headers"))
             assert made.status_code == (401 if key else 200)
+
+
+def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
+    desk, home = Desk(folder), {"HOME": str(folder.parent)}
+    toml = 'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = "measured"\n'
+
+    def stops(turn: str) -> bool:
+        (folder / "ran").unlink(missing_ok=True)
+        code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
+        assert (code, err) == (0, "")
+        assert ("block" in out) == (folder / "ran").exists()
+        return bool(out)
+
+    (folder / "heedful.toml").write_text(toml)
+    (folder / "heedful.db").touch()
+    assert not stops("p1")
+    assert not (folder / "heedful.db").stat().st_size
+    assert not (folder / "other.db").exists()
+    assert "heedful.toml" in desk.heedful("hook", "status", **home).err
+    assert [line.count("heedful.") for line in log(folder)] == [2]
+    approve(folder)
+    assert "heedful.toml" not in desk.heedful("hook", "status", **home).err
+    assert stops("p2")
+    (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
+    assert not stops("p3")
+    assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
+    private = [folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")]
+    assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
+
+
+def test_trust_for_all_projects(folder: Path) -> None:
+    home = {"HOME": str(folder.parent)}
+    desk = Desk(folder)
+    made = desk.heedful("hook", "install", "--user", "--yes", "--trust", "make", **home)
+    assert (made.code, (folder / "heedful.db").exists()) == (0, False)
+    other = folder.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    data = call(other, error=ERROR, tool_input={"command": "make all"})
+    assert send(other, "PostToolUseFailure", data) == (0, "", "")
+    await_learning(other)
+    assert rows(other, "select state from reflection") == [("candidate",)]
 
 
 MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'

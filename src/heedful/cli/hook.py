@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from typer import Argument, Exit, Option, Typer, confirm, prompt
 from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.errors import UsageError
+from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 
@@ -55,18 +56,21 @@ def install(
     """
     if agent != plans.AGENT:
         raise UsageError(f"heedful writes no settings of {agent}; docs/coding-agents.md shows them")
-    wanted = plans.hooks(plans.command(user or bool(plugin)), http, user or bool(plugin))
-    changes = [plans.plan_install(plans.settings_path(user), wanted)]
-    if plugin is not None:
+    everywhere = user or plugin is not None
+    wanted = plans.hooks(plans.command(everywhere), http)
+    if plugin is None:
+        changes = [plans.plan_install(plans.settings_path(user), wanted)]
+    else:
         changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
-    written, past = _write(changes, yes), plans.past_sessions()
-    asks = bool(written) and _asks() and not yes
-    if asks and not trust:
+    written, past, asks = _write(changes, yes), plans.past_sessions(), _asks() and not yes
+    if not everywhere:
+        process.approve("files", process.read_settings(Path.cwd())["ignored"])
+    if asks and not trust and not _states_trust(everywhere):
         question = "Which programs are trusted, with your own words? Names, all, or Enter for none"
         trust = prompt(question, default="", show_default=False, err=True)
     if trust:
-        _state(trust.replace(",", " ").split())
-    if asks and past and confirm(f"Learn from your past sessions in {past}?", err=True):
+        _state(trust.replace(",", " ").split(), everywhere)
+    if asks and written and past and confirm(f"Learn from your past sessions in {past}?", err=True):
         from heedful.cli.sessions import learn_sessions
 
         learn_sessions([past])
@@ -75,16 +79,27 @@ def install(
     return output.answer({"written": written}, said)
 
 
-def _state(names: Sequence[str]) -> None:
+def _states_trust(everywhere: bool) -> bool:
+    with suppress(NotFound):  # there is no database yet
+        own = process.approvals()["trust"]
+        return bool(own if everywhere else config.ask(lambda memory: memory.stated_trust()))
+    return False
+
+
+def _state(names: Sequence[str], everywhere: bool) -> None:
     """Record that the user's words and the output of programs are trusted."""
-    sources = ["tool" if name == "all" else f"program:{name}" for name in names]
+    sources = {"tool" if name == "all" else f"program:{name}": "measured" for name in names}
+    sources["user"] = "operator"
     options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
 
     async def record(memory: Any) -> None:
-        for one in (*((source, "measured") for source in sources), ("user", "operator")):
-            await memory.set_trust(*one, **options)
+        for source, trust in sources.items():
+            await memory.set_trust(source, trust, **options)
 
-    config.ask(record, new=True)
+    if everywhere:
+        process.approve("trust", sources)
+    else:
+        config.ask(record, new=True)
 
 
 @hook.command("uninstall")
@@ -95,11 +110,20 @@ def uninstall(agent: Agent = plans.AGENT, user: User = False, yes: Yes = False) 
     return output.answer({"written": written}, f"{'wrote' if written else 'no hooks in'} {path}")
 
 
+@hook.command("approve")
+def approve() -> int:
+    """Let hooks follow the settings files and use the databases of this project as they are now."""
+    process.approve("files", files := process.read_settings(Path.cwd())["ignored"])
+    return output.answer({"approved": list(files)}, *files or ["there is nothing to approve"])
+
+
 @hook.command("status")
 def status() -> int:
     """Show which settings have hooks of heedful; if two have, each event is answered twice."""
     places = [plans.settings_path(user) for user in (False, True)]
     found = {str(path): plans.installed(path) for path in dict.fromkeys(places)}
+    for file in process.read_settings(Path.cwd())["ignored"]:
+        output.say(f"{file} is ignored: read it, then run heedful hook approve")
     lines = [f"{path}: {', '.join(events) or 'no hooks'}" for path, events in found.items()]
     return output.answer(found, *lines)
 

@@ -1,4 +1,4 @@
-"""The hook process: `heedful-hook EVENT [--agent NAME] [--user]` answers one event.
+"""The hook process: `heedful-hook EVENT [--agent NAME] [--strict]` answers one event.
 
 It starts for each event, so it imports neither Typer nor pydantic nor Rich, and reads the settings
 by itself. Whatever goes wrong, the agent works on: nothing is printed, the exit code is 0, and the
@@ -8,6 +8,7 @@ log, `~/.heedful/hook.log`, gets one line. Learning happens in a process that no
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import logging
 import os
@@ -15,7 +16,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,29 +23,30 @@ from heedful.errors import HeedfulError, UsageError, check_options
 from heedful.redact import redact
 from heedful.store import DATABASE, own_db, prepare, read_table, repository
 
-USAGE = "usage: heedful-hook EVENT [--agent NAME] [--user] [--strict]; EVENT is the agent's name"
+USAGE = "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own name of it"
 # Claude Code blocks an action if a hook exits with 2, so a wrong call exits with 1.
 WRONG = 1
 # Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes of the log.
-MOST = 32 * 2**20
+MOST, LATEST = 8 * 2**20, 5  # and the seconds until an answer, except to the end of a turn
 LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
-TABLES = ("trust", "hook")
+READ |= {"trust": json.loads, "hook": json.loads}
+APPROVED = "approved.json"  # beside the user's own database: which files of projects are followed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer one event on standard input; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    strict, user = "--strict" in words, "--user" in words
-    words = [word for word in words if word not in ("--strict", "--user")]
+    strict = "--strict" in words
+    words = [word for word in words if word != "--strict"]
     agent, work = (_option(words, name) for name in ("--agent", "--work"))
     if len(words) != 1 or words[0].startswith("-"):
         print(USAGE, file=sys.stderr)
         return WRONG
     try:
         with suppress(KeyboardInterrupt):
-            _answer(words[0], agent or "claude-code", work, strict, user)
+            _answer(words[0], agent or "claude-code", work, strict)
     except Exception as error:  # the edge to the agent, which must not fail by us
         said = " ".join(redact(str(error)).split()) if isinstance(error, HeedfulError) else ""
         _log(f"{words[0]}: {type(error).__name__}: {said}".rstrip(": "))
@@ -57,14 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
     gc.disable()  # the process ends before there is much to collect
-    for name in ("SIGTERM", "SIGHUP"):  # a command of the project ends with the hook
-        with suppress(AttributeError):  # not on Windows
-            signal.signal(getattr(signal, name), signal.default_int_handler)
+    with suppress(AttributeError):  # not on Windows
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)  # so that commands end, too
+        signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, LATEST)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _late(*_: Any) -> None:
+    _log(f"{sys.argv[1]}: no answer within {LATEST} s")
+    os._exit(0)
 
 
 def _option(words: list[str], name: str) -> str:
@@ -75,12 +83,12 @@ def _option(words: list[str], name: str) -> str:
     return value
 
 
-def _answer(event: str, agent: str, work: str, strict: bool, user: bool) -> None:
+def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     data: Mapping[str, Any] = {"cwd": str(Path.cwd())} if work else read_event(sys.stdin.buffer)
     folder = _folder(data)
-    found = read_settings(folder, user)
-    if not found["db"]:
-        return
+    found = read_settings(folder)
+    if found["ignored"]:
+        _log(f"{event}: ignored until heedful hook approve: {', '.join(found['ignored'])}")
     _without_tls()
     import asyncio
 
@@ -89,7 +97,8 @@ def _answer(event: str, agent: str, work: str, strict: bool, user: bool) -> None
     from heedful.lessons.lesson import Scope
     from heedful.memory.memory import Memory
 
-    logging.getLogger("heedful").addHandler(_Lines(event))
+    logging.getLogger("heedful").addHandler(lines := _Lines(logging.WARNING))
+    lines.set_name(event)
     check_options("[hook]", found["hook"], list(hooks.HookSettings.__dataclass_fields__))
     rules = hooks.HookSettings(**found["hook"])
     # Words only: to load an embedder takes longer than a hook may.
@@ -97,16 +106,18 @@ def _answer(event: str, agent: str, work: str, strict: bool, user: bool) -> None
     about: dict[str, Any] = {"holdout": found["holdout"], "trust": found["trust"]}
     memory = Memory(prepare(found["db"]), scope, **about)
     host = Host(memory=memory, strict=strict)
-    if work:
+    if work or event in {one.event_of("stop") for one in hooks.AGENTS.values()}:
         with suppress(AttributeError):  # not on Windows
-            os.nice(10)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.nice(10 if work else 0)
+    if work:
         asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
         return
     made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
     if made.answer is not None:
         print(json.dumps(made.answer), flush=True)
     if made.work:
-        detach(made.work, made.session, folder, user)
+        detach(made.work, made.session, folder)
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
@@ -135,57 +146,89 @@ def _folder(data: Mapping[str, Any]) -> Path:
     return Path.cwd()
 
 
-def read_settings(folder: Path, user: bool = False) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of hooks in a folder, else in its repository. Raises UsageError.
 
-    `db` is the database: the stated one, or that of the folder, the repository or the user. Hooks
-    of a `user` run in any project, also one that was just cloned: its files state no commands, no
-    trust and no database, and only a database that heedful made there is opened.
+    `db` is the database: the stated one, or that of the folder, the repository or the user.
+    `ignored` are the files that the user has not approved, with what `approve` takes for them.
     """
-    root = repository(folder) or folder
+    folder, known = folder.resolve(), approvals()
+    root, ignored = repository(folder) or folder, dict[str, str]()
     found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
-    found |= {name: {} for name in TABLES}
+    found |= {"trust": {}, "hook": {}, "ignored": ignored}
     for place in dict.fromkeys((root, folder)):
-        stated = read_table(place / "pyproject.toml", "tool", "heedful")
-        stated |= read_table(place / "heedful.toml")
-        if user:
-            stated = {name: stated[name] for name in stated.keys() - {"db", *TABLES}}
-        db = str(stated.get("db") or "")
-        if db and "://" not in db:
-            stated["db"] = str(place / db)
-        found |= {name: value for name, value in stated.items() if name in (*READ, *TABLES)}
-    makes: dict[str, Any] = {**READ, **dict.fromkeys(TABLES, json.loads)}
-    for name, make in makes.items():
+        for file, keys in (("pyproject.toml", ("tool", "heedful")), ("heedful.toml", ())):
+            stated = read_table(place / file, *keys)
+            digest = hashlib.sha256(json.dumps(stated, default=str).encode()).hexdigest()
+            if stated and known["files"].get(str(place / file)) != digest:
+                ignored[str(place / file)] = digest
+                continue
+            found |= {name: value for name, value in stated.items() if name in READ}
+            found["db"] = _at(place, found["db"])
+    for name, make in READ.items():
         if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
             try:
                 found[name] = make(value)
             except ValueError as error:
                 raise UsageError(f"HEEDFUL_{name.upper()} is wrong: {error}") from error
     found["hook"] = {"policy": found.pop("policy", "default"), **found["hook"]}
-    if not found["db"]:
-        there = [place / DATABASE for place in (folder, root) if (place / DATABASE).exists()]
-        own = root / DATABASE if repository(folder) else own_db()
-        if user and there and not _made_here(root):
-            there, own = [], own_db()
-        own.parent.mkdir(parents=True, exist_ok=True)
-        found["db"] = str(there[0] if there else own)
-    return found
+    for path in () if found["db"] else (folder / DATABASE, root / DATABASE):
+        if os.path.lexists(path) and not _made_here(path) and str(path) not in known["files"]:
+            ignored[str(path)] = DATABASE
+        elif path.exists() or (path.parent == root and repository(folder)):
+            found["db"] = found["db"] or str(path)
+    found["db"] = _at(folder, found["db"] or str(_home() / DATABASE))
+    return {**found, "trust": {**known["trust"], **found["trust"]}}
 
 
-def _made_here(root: Path) -> bool:
-    """Return True if git ignores the database by the line that heedful writes; no clone has it."""
-    with suppress(OSError, ValueError):
-        return f"/{DATABASE}*" in (root / ".git" / "info" / "exclude").read_text("utf-8").split()
+def _at(folder: Path, db: Any) -> str:
+    """Return the name of a database that is stated in a folder."""
+    return str(folder / db) if db and "://" not in db and db != ":memory:" else str(db)
+
+
+def _made_here(path: Path) -> bool:
+    """Return True if heedful made a database: it had git ignore it in a file no clone brings."""
+    with suppress(OSError):
+        excluded = (path.parent / ".git" / "info" / "exclude").read_text("utf-8", "replace")
+        return f"/{path.name}*" in excluded.splitlines()
     return False
 
 
-def detach(work: str, session: str, folder: Path, user: bool = False) -> None:
+def approvals() -> dict[str, dict[str, str]]:
+    """Return what the user has approved: `files`, and the `trust` of sources in all projects."""
+    found: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
+    with suppress(OSError, ValueError):
+        found |= json.loads((_home() / APPROVED).read_text("utf-8"))
+    return found
+
+
+def approve(kind: str, more: Mapping[str, str]) -> None:
+    """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
+    known, draft = approvals(), _home() / f"{APPROVED}.{os.getpid()}"
+    known[kind] |= more
+    with open(draft, "w", encoding="utf-8", opener=private) as file:
+        json.dump(known, file, indent=2)
+    draft.replace(_home() / APPROVED)
+
+
+def _home() -> Path:
+    """Return the folder of what belongs to no repository, which is private."""
+    place = own_db().parent
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, as `open` takes it for an `opener`."""
+    return os.open(path, flags, 0o600)
+
+
+def detach(work: str, session: str, folder: Path) -> None:
     """Do the work for a session in a process that nobody waits for."""
     import subprocess
 
     # With -P no file of the folder is taken for a module.
     command = [sys.executable, "-P", "-m", "heedful.integrations.hook", work, "--work", session]
-    command += ["--user"] * user
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
     process.returncode = 0  # nobody waits for it
@@ -205,24 +248,18 @@ def _log(line: str) -> None:
     import time
 
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
-        place = own_db().parent / "hook.log"
-        place.parent.mkdir(0o700, parents=True, exist_ok=True)
+        place = _home() / "hook.log"
         kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
-        private = partial(os.open, mode=0o600)
         with open(place, kept, encoding="utf-8", errors="replace", opener=private) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
 
 
 class _Lines(logging.Handler):
-    """Writes a line to the log of hooks for each warning."""
-
-    def __init__(self, event: str) -> None:
-        super().__init__(logging.WARNING)
-        self.event = event
+    """Writes a line to the log of hooks for each warning; its name is that of the event."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message and the type of the error, but no traceback."""
-        _log(f"{self.event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
+        _log(f"{self.name}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import ROOM, Advice, Host, HostRun
 from heedful.lessons.action import action
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
-from heedful.traces.episode import Event, json_data
+from heedful.traces.episode import Event, Limits, json_data
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.checks.evaluate import Context
+    from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
 Answer = Mapping[str, Any]
@@ -36,6 +36,8 @@ MOST = 9_900
 # Characters of a command's output in the reason of a block; of its output, the last bytes are read.
 OUTPUT, TAIL = 4_000, 1 << 20
 LINES = 40  # error lines of a command's output
+LONGEST = 4 * Limits().content  # characters of a text that are cleaned
+_ENCODED = frozenset({"tool_input", "tool_response", "tool_output"})  # may be JSON as text
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
 # Work in the background that goes on for a whole session, such as a server.
@@ -163,34 +165,20 @@ class Reply:
     session: str = ""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A check that runs a command of the project in a folder; another exit code than 0 is an error.
+async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
+    """Run a command of the project; another exit code than 0 is an error.
 
-    The evidence of the error is what the command printed: its error lines and its end.
+    Its evidence is what the command printed: its error lines and its end.
     """
+    from heedful.loop.record import Finding
 
-    line: str
-    folder: str
-    seconds: float
-    pure: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """The command, by which its findings are known."""
-        return self.line[:200]
-
-    async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        from heedful.loop.record import Finding
-
-        code, text = await run_command(self.line, self.folder, self.seconds)
-        if code == 0:
-            return []
-        ended = f"exited with {code}" if code is not None else f"took over {self.seconds:g} s"
-        said = sanitize(redact(_telling(text)))
-        message = f"`{self.line}` {ended}"
-        digest = hashlib.sha256(said.encode()).hexdigest()[:16]
-        return [Finding(self.name, message, key=f"{self.name}: {digest}", evidence=said)]
+    code, text = await run_command(line, folder, seconds)
+    if code == 0:
+        return None
+    ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
+    said = sanitize(redact(_telling(text)))
+    key = f"{line[:200]}: {hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    return Finding(line[:200], redact(f"`{line}` {ended}"), key=key, evidence=said)
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -249,6 +237,7 @@ async def reply(
     known = AGENTS[agent]
     if name not in known.events:
         raise UnknownName(f"event of {agent}", name, list(known.events))
+    data = {key: _cut(value, key in _ENCODED) for key, value in data.items()}
     session = data.get(known.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
@@ -276,6 +265,16 @@ async def work(host: Host, session: str, what: Work) -> None:
     else:
         await run.study()
         await host.sweep()
+
+
+def _cut(value: Any, encoded: bool = False) -> Any:
+    """Cut each long text in its middle before it is cleaned; first read one that is JSON."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        data = json_data(value) if encoded else value
+        return cut_middle(value, LONGEST) if isinstance(data, str) else _cut(data)
+    if isinstance(value, Mapping):
+        return {key: _cut(one) for key, one in value.items()}
+    return [_cut(one) for one in value] if isinstance(value, list) else value
 
 
 def _short(name: str) -> str:
@@ -427,41 +426,53 @@ async def _stop(at: _Moment) -> Reply:
 
 
 async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
-    """Return whether a command failed, and the answer that lets the agent go on, if any."""
-    from heedful.drive.report import open_loop
-    from heedful.loop.decide import Again
+    """Return whether a command failed, and the answer that lets the agent go on, if any.
 
-    host, settings = at.run.host, at.settings
-    try:
-        said = [one for one in await at.run.events() if one["type"] == "user_message"]
-        turn = _short(at.text("prompt_id") or f"turn-{len(said)}")
-        task = said[-1]["content"] if said else at.text("prompt")
-        checks = [Command(line, at.folder, settings.seconds) for line in settings.stop]
-        options: dict[str, Any] = {"policy": settings.policy, "store": host.store}
-        options |= {"scope": host.known.scope if host.known else host.scope, "checks": checks}
-        loop = await open_loop(f"{at.run.id}/{turn}", task, **options)
-        if loop.ended:
-            return False, None
-        verdict = await loop.report(None, digest=await _state(at.folder), checks=checks)
-        judged = loop.loop.attempts[-1].evaluation
-        errors = list(judged.errors) if judged else []
-        await at.run.learn(*_ran(checks, errors, f"{turn}/{len(loop.loop.attempts)}"))
-    except Exception as error:  # the edge to the agent, which must not fail by us
-        return False, host.failed("run the checks of a turn", error, None)
-    if not isinstance(verdict, Again) or at.get("stop_hook_active") is True:
+    If the loop of the turn cannot be opened, the commands alone decide, once a turn.
+    """
+    from heedful.loop.decide import Again
+    from heedful.loop.record import Evaluation
+
+    host, active = at.run.host, at.get("stop_hook_active") is True
+    loop = await host.guarded("open the loop of a turn", _turn(at), None)
+    if loop.ended if loop else active:
+        return False, None
+    seconds, stop = at.settings.seconds, dict.fromkeys(at.settings.stop)
+    ran = {line: await _checked(line, at.folder, seconds) for line in stop}
+    errors, goes_on = [found for found in ran.values() if found], True
+    if loop:
+        judged = Evaluation(tuple(errors), met=1 - len(errors) / len(ran))
+        report = loop.report(None, digest=await _state(at.folder), evaluation=judged)
+        verdict = await host.guarded("decide on a turn", report, None)
+        await at.run.learn(*_ran(ran, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
+        goes_on = verdict is None or isinstance(verdict, Again)
+    if active or not errors or not goes_on:
         return bool(errors), None
     reason = "\n\n".join(f"{one.message}:\n{one.evidence}" for one in errors)
     return True, at.agent.block(at.name, cut_middle(reason, MOST))
 
 
-def _ran(checks: list[Command], errors: list[Finding], attempt: str) -> list[Event]:
+async def _turn(at: _Moment) -> ReportedLoop:
+    """Open the loop of a turn; without an id of the prompt, its number and its text name it."""
+    from heedful.drive.report import open_loop
+
+    host = at.run.host
+    said = [one for one in await at.run.events() if one["type"] == "user_message"]
+    task = said[-1]["content"] if said else at.text("prompt")
+    digest = hashlib.sha256(task.encode("utf-8", "replace")).hexdigest()[:8]
+    turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{digest}")
+    scope, policy = host.known.scope if host.known else host.scope, at.settings.policy
+    return await open_loop(
+        f"{at.run.id}/{turn}", task, policy=policy, store=host.store, scope=scope
+    )
+
+
+def _ran(ran: Mapping[str, Finding | None], attempt: str) -> list[Event]:
     """Return the commands of a stop as calls and results, from which a session learns."""
-    failed = {one.check: one for one in errors}
     events = []
-    for number, check in enumerate(checks):
-        call, bad = f"{attempt}/{number}", failed.get(check.name)
-        events.append(Event("tool_call", tool="stop", arguments={"command": check.line}, call=call))
-        said = (bad.evidence or bad.message) if bad else ""
+    for number, (line, bad) in enumerate(ran.items()):
+        call, said = f"{attempt}/{number}", (bad.evidence or bad.message) if bad else ""
+        events.append(Event("tool_call", tool="stop", arguments={"command": line}, call=call))
         events.append(Event("tool_response", said, tool="stop", call=call, error=said[:300]))
     return events
 

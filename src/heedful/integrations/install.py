@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heedful.errors import LineError, UsageError
+from heedful.integrations.hook import private
 from heedful.integrations.hooks import AGENTS
 from heedful.store import DATABASE, repository
 
@@ -57,7 +58,8 @@ class Change:
     def diff(self) -> str:
         """The change as a unified difference."""
         old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
-        lines = difflib.unified_diff(old, new, str(self.path), str(self.path))
+        name = os.path.realpath(self.path)  # the file that is written, if the path is a link
+        lines = difflib.unified_diff(old, new, name, name)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def apply(self) -> None:
@@ -81,11 +83,13 @@ class Change:
                     shutil.copy2(place, backup)
             draft = place.with_name(f".{place.name}.{os.getpid()}")
             try:
-                with draft.open("x", encoding="utf-8", newline="") as file:
+                with open(draft, "x", encoding="utf-8", newline="", opener=private) as file:
                     file.write(self.after)
                     file.flush()
                     os.fsync(file.fileno())
-                if self.before is not None:
+                if self.before is None:
+                    draft.chmod(place.parent.stat().st_mode & 0o666)
+                else:
                     shutil.copymode(place, draft)
                 draft.replace(place)
             finally:
@@ -130,17 +134,14 @@ def command(everywhere: bool = False) -> str:
     return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
 
 
-def hooks(run: str, url: str = "", user: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`.
-
-    Hooks of a `user` run in any project, also one whose settings nobody has read.
-    """
+def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks of Claude Code: the command `run` for each event, or requests to `url`."""
     made: dict[str, list[dict[str, Any]]] = {}
     ask: dict[str, Any] = {"type": "http", "url": f"{url.rstrip('/')}/v1/hooks/{AGENT}"}
     if os.environ.get(KEY):  # a service without keys refuses an empty one
         ask |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
     for event, kind in AGENTS[AGENT].events.items():
-        local = {"type": "command", "command": f"{run} {event}" + " --user" * user}
+        local = {"type": "command", "command": f"{run} {event}"}
         used: list[dict[str, Any]] = [ask] if url else [local]
         if url and kind == "stop":  # the service runs no command of the project
             used = [ask, local]
@@ -197,20 +198,18 @@ def own_hooks(document: Node) -> dict[str, list[Any]]:
     """Return the groups with hooks of heedful in settings, by event."""
     events = document.get("hooks")
     ours = {
-        event.name: [group.value for group in event.children if any(map(_is_own, _listed(group)))]
+        event.name: [group.value for group in event.children if _own(group)]
         for event in (events.children if events else ())
     }
     return {name: groups for name, groups in ours.items() if groups}
 
 
-def _listed(group: Node) -> list[Node]:
-    hooks = group.get("hooks")
-    return hooks.children if hooks else []
-
-
-def _is_own(hook: Node) -> bool:
-    called = hook.get("command") or hook.get("url")
-    return called is not None and OWN.search(str(called.value)) is not None
+def _own(group: Node) -> list[Node]:
+    """Return the hooks of heedful in a group."""
+    listed = group.get("hooks")
+    hooks = listed.children if listed else []
+    called = [(one, one.get("command") or one.get("url")) for one in hooks]
+    return [one for one, name in called if name and OWN.search(str(name.value))]
 
 
 def _has_own(text: str) -> bool:
@@ -267,8 +266,8 @@ def _without(path: str, text: str) -> str:
     for event in events.children if events else ():
         for group in event.children:
             listed = group.get("hooks")
-            for hook in _listed(group):
-                if _is_own(hook) and events and listed:
+            for hook in _own(group):
+                if events and listed:
                     above = [(document, events), (events, event), (event, group), (listed, hook)]
                     parent, child = above.pop()
                     while above and len(parent.children) == 1:
@@ -373,17 +372,11 @@ def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
 
 def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
     """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
-    about: dict[str, Any] = {
-        "name": "heedful",
-        "version": version("heedful"),
-        "description": SUMMARY,
-    }
-    about["author"] = {"name": "heedful"}
-    server = {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}}
-    files = {
-        ".claude-plugin/plugin.json": {**about, "description": SUMMARY},
+    about = {"name": "heedful", "version": version("heedful"), "description": SUMMARY}
+    files: dict[str, dict[str, Any]] = {
+        ".claude-plugin/plugin.json": {**about, "author": {"name": "heedful"}},
         "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
-        ".mcp.json": server,
+        ".mcp.json": {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}},
     }
     texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
     texts["skills/heedful/SKILL.md"] = skill
