@@ -125,7 +125,6 @@ def test_the_process_reads_settings_answers_and_logs(
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert call("PreToolUse", "--agent", "codex", session_id="u") == ""
     assert (folder / "own.db").exists()
-    assert call("PreToolUse", "--user", session_id="v") == ""
     monkeypatch.setenv("HEEDFUL_HOLDOUT", "much")
     assert call("PreToolUse") == ""
     assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()
