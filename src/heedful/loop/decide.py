@@ -228,9 +228,9 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is the change of fatigue in the last attempt, negative if this
-    attempt improved. `echoes` counts, for each key of a finding in the last attempt, the attempts
-    with this key.
+    `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the attempt
+    improved. `echoes` counts, for each key of a finding in the last attempt, the attempts with this
+    key.
     """
 
     fatigue: float = 0.0

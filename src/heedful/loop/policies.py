@@ -57,9 +57,8 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     A text is the name of a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
     min_gain=0.1, quality >= 0.8`. A mapping may have the keys `preset` ("default" if absent),
-    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key
-    is the name of a rule; its value is a mapping of the rule's fields, or false to remove the rule.
-    Raises UnknownName, InvalidInput.
+    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key names a rule; its
+    value maps the rule's fields, or is false to remove the rule. Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
@@ -77,12 +76,10 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or a mapping with the fields of Goal describes.
+    """Return the goal that a text or mapping with Goal's fields describes. Raises InvalidInput.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
-
-    Raises InvalidInput.
     """
     allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
     given = value

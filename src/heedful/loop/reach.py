@@ -31,8 +31,8 @@ class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    Nothing is proven if the policy tries unscored loops again, or if a rule is user code, for which
-    nothing is searched.
+    Nothing is proven if the policy tries unscored loops again, or if a rule is user code, which is
+    not searched.
     """
 
     rule: StopRule
@@ -164,9 +164,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         scores[goals[0].score] = _missing(goals[0], short + worse)
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
-        found = [
-            record.Finding("check", k, "", "warning", worst, k, persistent=k == KEPT) for k in keys
-        ]
+        found = [record.Finding("check", k, "", "warning", worst, k, k == KEPT) for k in keys]
         evaluation = record.Evaluation(tuple(found), scores, met=met)
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None

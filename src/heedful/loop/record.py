@@ -63,10 +63,7 @@ def check_share(field: str, value: object) -> None:
 
 @dataclass(slots=True)
 class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
+    """A `with` block that turns exceptions of `kinds`, but not heedful's, into `failed(error)`."""
 
     failed: Callable[[BaseException], HeedfulError]
     kinds: tuple[type[BaseException], ...] = (Exception,)
@@ -513,8 +510,8 @@ def feedback(
     The most severe errors come first, and equal lines appear once. Long texts are shortened, so
     that the result has at most `MOST` characters. Every failed check and every unmet goal has a
     line, even if many of them make the result longer. Other findings of these checks and warnings
-    are counted if they do not fit. Tokens that begin or end a chat
-    turn, tags such as `<system>` and images are made harmless. Without any line, it is "".
+    are counted if they do not fit. Tokens that begin or end a chat turn, tags such as `<system>`
+    and images are made harmless. Without any line, it is "".
     """
     failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):

@@ -3,8 +3,7 @@
 A rule is a callable that takes a loop and returns a text that says why it must end, or None. The
 name of a rule is its attribute `name` or the name of the function. Each rule alone stops a loop;
 `All` stops only if all of its members stop. `find_near_repeat` finds an earlier candidate that is
-nearly the same; the program that drives the loop stores the result in the attempt, where `Repeat`
-reads it.
+nearly the same; the program that drives the loop stores the result in the attempt, for `Repeat`.
 """
 
 from __future__ import annotations
@@ -18,15 +17,7 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Loop,
-    check_integer,
-    check_number,
-    require,
-)
+from heedful.loop.record import Attempt, Candidate, Loop, check_integer, check_number, require
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the policy.
@@ -89,7 +80,7 @@ class Budget:
             raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
         for field, limit in limits.items():
             if limit is not None:
-                check_number(f"budget {field}", limit, 1e-9, LARGEST)
+                check_number(f"budget {field}", limit, 1e-9, record.LARGEST)
 
     def _limits(self) -> dict[str, float | None]:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
@@ -177,8 +168,7 @@ class Repeat:
     """Stop at the `times`-th attempt with a repeated candidate since the last improvement.
 
     A candidate is repeated if it equals any earlier candidate or, with `near`, is nearly the same.
-    If the last attempt is greedy, `times` is at least 2: a retry at a higher temperature may
-    differ.
+    If the last attempt is greedy, `times` is at least 2: a warmer retry may differ.
     """
 
     times: int = 1
@@ -295,9 +285,7 @@ def counts_scope(rule: StopRule) -> bool:
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
 _NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
-_OPERATORS = frozenset("+-*/%<>=!&|^~")
 NEAR = 0.9
-NEAR_LIMIT = 100_000
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
@@ -308,7 +296,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
     100,000 characters is never nearly the same.
     """
     text = candidate.text
-    if text is None or len(text) > NEAR_LIMIT:
+    if text is None or len(text) > 100_000:
         return None
     tokens: Counter[str] | None = None
     for attempt in earlier:
@@ -331,6 +319,6 @@ def decisive_tokens(text: str) -> list[str]:
     found = []
     for token in _TOKEN.findall(text):
         negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
-        if negates or token in _OPERATORS or any(map(str.isdigit, token)):
+        if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
             found.append(token)
     return found
