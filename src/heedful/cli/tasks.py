@@ -42,13 +42,11 @@ class TaskShape(Shape):
     task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None
-    # Without a check, everything would pass.
-    checks: list[Any] = Field(min_length=1)
+    checks: list[Any] = Field(min_length=1)  # without a check, everything would pass
     policy: Any = None
 
 
-# An entry of a file: the line where it begins, from 1, and its value.
-Entry = tuple[int, Any]
+Entry = tuple[int, Any]  # an entry of a file: the line where it begins, from 1, and its value
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from heedful.store.records import StoredLoop
 
 ALIGNMENT, DRIFT = "alignment", "drift"
 VALID = "summary_valid"
-# The names of rules in these answers; other rules keep their names.
-ENDED: Mapping[str, str] = {
+ENDED: Mapping[str, str] = {  # the names of rules in these answers; other rules keep their names
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",

@@ -130,8 +130,7 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
     check_integer("iteration", iteration, 0)
     check_number("quality_delta", delta, -LARGEST, LARGEST)
     error_type, exact, content, context, query = map(redact, given.values())
-    # Only the difference is known.
-    scores = {"quality": 0.0}, {"quality": float(delta)}
+    scores = {"quality": 0.0}, {"quality": float(delta)}  # only the difference is known
     about = error_type, content, iteration
     return learn_correction(*about, *scores, query=query, context=context, exact=exact)
 

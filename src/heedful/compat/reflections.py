@@ -342,8 +342,7 @@ class Reflector:
         self.query_reflections: Method = partial(query_reflections, store=own)
 
 
-# The names of earlier systems.
-ReflectionEngine = ReflectionEngineV2 = Reflector
+ReflectionEngine = ReflectionEngineV2 = Reflector  # the names of earlier systems
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:

@@ -80,8 +80,7 @@ class Example:
     """A task, its rejected output, what was wrong with that output, and the accepted output.
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and `after` are the
-    scores of the two outputs. `evidence` is the evidence of the check's finding, and `context` is
-    text around the task.
+    scores of the two outputs. `evidence` is that of the finding, `context` is text around the task.
     """
 
     task: str

@@ -32,11 +32,11 @@ _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
 # What continues a list of particulars, whose length is a particular too.
 _LIST = re.compile(r"<\*>|[()\[\],]+")
-# Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
-# negation.
+# Never a particular: quoted text, an unmasked number, punctuation, an exception, a negation.
 _FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
+_Groups = dict[Tokens, "Merge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ class Templates:
     The groups depend on the patterns but not on their order. The order only decides the name of a
     group, which is the digest that was learnt first. Patterns with different error types,
     exceptions, quoted texts or unmasked numbers are never merged, and assertions are never merged
-    at all. At most `MOST_PATTERNS` patterns are stored; further patterns are only matched with the
-    groups.
+    at all. At most `MOST_PATTERNS` are stored; further ones are only matched with the groups.
 
     >>> from heedful import signature
     >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
@@ -69,7 +68,7 @@ class Templates:
 
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
-    _groups: dict[_Key, dict[Tokens, Merge]] = field(
+    _groups: dict[_Key, _Groups] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -144,15 +143,13 @@ def is_learnable(pattern: Signature) -> bool:
 def _parsed(pattern: str) -> Tokens:
     """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
     tokens, opened = tuple(_TOKEN.findall(pattern)), [""]
-    for token in (HOLE if _is_masked(token) else token for token in tokens):
+    for token in tokens:
+        bare = MASK.sub("", token)
+        quotes = token[0] in "'\"`" and any(map(str.isalpha, bare))
+        token = token if quotes or bare == token else HOLE
         if opened[-1] != HOLE or not _LIST.fullmatch(token):
             opened.append(token)
     return tuple(opened[1:]) if _words(opened) >= WORDS else tokens
-
-
-def _is_masked(token: str) -> bool:
-    bare = MASK.sub("", token)
-    return bare != token and not (token[0] in "'\"`" and any(map(str.isalpha, bare)))
 
 
 def _words(tokens: Iterable[str]) -> int:

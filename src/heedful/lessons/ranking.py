@@ -24,8 +24,7 @@ from heedful.sanitize import delimiter, sanitize
 
 SHOWN = 3
 UNVERIFIED = 1
-# The most rules by cause in a prompt, beside the lessons for similar tasks.
-RULES = 2
+RULES = 2  # the most rules by cause in a prompt, beside the lessons for similar tasks
 BUDGET = 600  # tokens: about 2,300 characters of English
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share of the
 # query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
@@ -56,8 +55,7 @@ DAY = 86_400.0
 # The first loops of a scope see everything: their users try memory out, and so few loops prove
 # nothing. The coin depends on earlier loops only, so it stays fair.
 FIRST = 20
-# The share of loops in which one coin decides over all lessons.
-POOLED = 0.25
+POOLED = 0.25  # the share of loops in which one coin decides over all lessons
 PART = 2**20  # how many numbers are compared at a time
 # What a prompt may hold: rules (lessons without an accepted output), worked examples, or both.
 Tell = Literal["both", "rules", "examples"]
@@ -393,8 +391,7 @@ class Briefing:
 
     `choices` say of each lesson that memory considered whether the loop is told it, and why; what
     is told comes best first. `memory_key` is the key of the loop, `space` names the embedder, and
-    `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four with
-    the loop.
+    `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four.
 
     `exposures` record which lessons the loop is shown and which are withheld, `chosen` has both.
     `vector` is the embedding of the task.

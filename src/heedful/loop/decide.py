@@ -229,8 +229,7 @@ class Standing:
     """How close a loop was to its limits at a decision.
 
     `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the attempt
-    improved. `echoes` counts, for each key of a finding in the last attempt, the attempts with this
-    key.
+    improved. `echoes` counts the attempts with each key of a finding in the last attempt.
     """
 
     fatigue: float = 0.0

@@ -17,8 +17,7 @@ from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
-# The path to a value in a case: names of fields, keys and indices.
-Path = tuple[str | int, ...]
+Path = tuple[str | int, ...]  # the path to a value in a case: names of fields, keys and indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from heedful.loop.stop import StopRule, rule_name
 R = TypeVar("R")
 LONGEST = 100  # the most attempts of a history
 MOST = 20_000  # the most histories that are tried for a rule
-# Keys of findings: a new one in each attempt, or the same persistent one.
-NEW, KEPT = "new", "kept"
+NEW, KEPT = "new", "kept"  # keys of findings: new in each attempt, or always the persistent one
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,8 @@ class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    Nothing is proven if the policy tries unscored loops again, or if a rule is user code, which is
-    not searched.
+    Nothing is proven if the policy tries unscored loops again, or for user code, which is not
+    searched.
     """
 
     rule: StopRule

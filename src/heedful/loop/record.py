@@ -21,8 +21,7 @@ from typing import Any, Literal
 from heedful.errors import HeedfulError, InvalidInput
 from heedful.sanitize import sanitize
 
-# The largest score or threshold: up to here two floats can differ by a thousandth.
-LARGEST = 1e12
+LARGEST = 1e12  # the largest score or threshold: up to here two floats can differ by a thousandth
 LARGEST_INTEGER = 2**63 - 1  # in a database
 # The most characters of a feedback and of one text in it, the least to which a line is shortened,
 # so that the name of its check stays, and the first line of a feedback.

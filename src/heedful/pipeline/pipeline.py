@@ -35,8 +35,7 @@ from heedful.store.store import Store
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
 LONGEST = 100  # bytes of a name: a file name contains the names of stage and run
-# Setting -> its older name.
-OLDER: Mapping[str, str] = {
+OLDER: Mapping[str, str] = {  # setting -> its older name
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
     "spread_ratio_min": "variance_ratio_min",

@@ -23,8 +23,7 @@ from heedful.loop.record import Goal
 from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
-# The field of the state that holds reports and feedback.
-REPORTS = "guardrail_reports"
+REPORTS = "guardrail_reports"  # the field of the state that holds reports and feedback
 LOOSE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
     "file and return the path, or declare the stage with rerun=True (it runs again)"
