@@ -109,8 +109,7 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
 
 def _database(values: config.Settings) -> list[Sign]:
     if not config.exists(values.db):
-        found = f"{values.db} does not exist yet; heedful run creates it"
-        return [Sign("database", True, found)]
+        return [Sign("database", True, f"{values.db} does not exist yet; heedful run creates it")]
     scope = config.scope_of(values)
     signs = config.ask_store(values, lambda store: store.read(scope, _look_inside, values))
     return [*signs, drive(_queue(values))] if values.db.startswith(POSTGRES) else signs

@@ -263,7 +263,6 @@ def reembed() -> int:
         watch = partial(output.progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
-    rest = "stopped; heedful reembed continues where it stopped"
-    done, spaces = ask(embed, stopped=rest)
+    done, spaces = ask(embed, stopped="stopped; heedful reembed continues where it stopped")
     words = f"{counted(done, 'example')} embedded; {spaces}"
     return answer({"embedded": done, **asdict(spaces)}, words)

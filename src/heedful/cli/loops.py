@@ -208,17 +208,14 @@ def list_loops(limit: settings.Limit = 50) -> int:
     return emit(rows, LOOPS, key="loops", text=4, empty=empty)
 
 
-def _reason(one: Reasoning) -> str:
-    if one.decided == "stopped":
-        return f"{one.reason}: {one.detail}"
-    reasons = dict.fromkeys(trigger.reason for trigger in one.triggers)
-    return "" if one.decided == "passed" else ", ".join(reasons)
-
-
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda one: _short(one.loop),
-    why=_reason,
+    why=lambda one: (
+        f"{one.reason}: {one.detail}"
+        if one.decided == "stopped"
+        else ", ".join(dict.fromkeys(trigger.reason for trigger in one.triggers))
+    ),
     overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
     fatigue=lambda one: (
         f"{one.standing.fatigue:.2f}"

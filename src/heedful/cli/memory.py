@@ -114,9 +114,8 @@ def revoke(
         every = await memory.store.read(memory.scope, lessons.projects)
         for scope in every if source.startswith(KEY) else ():
             with suppress(NotFound):
-                total.update(
-                    asdict(await Quarantine(memory.store, scope).revoke(source, **options))
-                )
+                revoked = await Quarantine(memory.store, scope).revoke(source, **options)
+                total.update(asdict(revoked))
         return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
 
     counts = ask(removed)
@@ -322,8 +321,7 @@ def reflect(
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:
-                opened = config.model_of(values)
-                options["model"] = await stack.enter_async_context(opened)
+                options["model"] = await stack.enter_async_context(config.model_of(values))
             async for result in _from_files(files, **options, trust=trust, store=keep):
                 results.append(result)
                 output.progress().counted("reflecting", len(results), 0, "episodes")
@@ -359,9 +357,7 @@ def _report(results: Sequence[Result]) -> int:
     known = sum(bool(one.known or one.again) and not one.busy for one in some)
     failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
     words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
-    words += "".join(
-        f", {n} {what}" for n, what in ((busy, "left to others"), (failed, "failed")) if n
-    )
+    words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
     then = following("lessons") if new and not failed else ""
     if then and any(one.release for one in new):
         then = following("quarantine", "list")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from heedful.checks import critic, critique
@@ -58,8 +59,7 @@ class LoopGuardrails:
     `drift_threshold`. It ends after `max_reruns` reruns, after `bias_repetition_threshold`
     occurrences of a bias tag, or when its fatigue reaches the lower of `fatigue_threshold` and
     `critical_threshold`. A rerun in which no score improves by `improvement_threshold` adds
-    `base_increment` to the fatigue, up to `max_fatigue`; other reruns subtract `decay_rate`. Raises
-    InvalidInput.
+    `base_increment` to it, up to `max_fatigue`; others subtract `decay_rate`. Raises InvalidInput.
     """
 
     alignment_threshold: float = 0.75
@@ -107,12 +107,9 @@ class LoopGuardrails:
         return read_settings(cls, settings, {})
 
 
-_RERUN = (
-    "alignment_threshold drift_threshold max_reruns fatigue_threshold bias_repetition_threshold"
-)
 _DEFAULTS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _RERUN.split()}
+RERUN_CONFIG: dict[str, Any] = dict(islice(_DEFAULTS.items(), 5))
 FATIGUE_CONFIG: dict[str, Any] = {k: v for k, v in _DEFAULTS.items() if k not in RERUN_CONFIG}
 FOLLOWS = "guardrails"  # the name of the policy of a loop that follows the limits of each call
 
@@ -190,15 +187,13 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
     tag, severity = redact(given["tag"]), float(given.get("severity", SEVERITY))
     what = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
     finding = record.Finding(PESSIMIST, what, "Write that part so that this no longer holds")
-    key = f"{BIAS}{tag}"
-    return replace(finding, level="warning", severity=severity, key=key, persistent=True)
+    return replace(finding, level="warning", severity=severity, key=f"{BIAS}{tag}", persistent=True)
 
 
 def judges_of(completion: Completion, judge: Model | None, goal: str) -> list[Check]:
     """Return the check that judges all missing scores, in a list; [] if no score is missing.
 
-    Reported bias tags are not judged again. Raises InvalidInput if a score is missing and nothing
-    can judge it.
+    Reported bias tags are not judged again. Raises InvalidInput if nothing can judge a score.
     """
     missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
@@ -267,15 +262,15 @@ class GuardedLoops:
         """Store a completion, override those `rules` that ended its loop, and return the state.
 
         An equal second completion changes nothing; a different one raises AttemptTaken. Raises
-        NotFound for an unknown loop without content, and the errors of
-        `heedful.drive.report.report`.
+        NotFound for an unknown loop without content, and as `heedful.drive.report.report`.
         """
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
         pending = number > len(stored.loop.attempts)
         if pending or completion.bias_tags is not None:
             noted = await self.store.read(self.scope, loop_store.notes, name)
-            keys = noted.keys() if pending else _keys(stored.loop.attempts[number - 1])
+            judged = None if pending else stored.loop.attempts[number - 1].evaluation
+            keys = noted.keys() if pending else judged.keys if judged else ()
             tags = [tag for key, tag in noted.items() if key.startswith(BIAS) and key in keys]
             if tags:  # a tag of the completion has priority
                 completion = replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
@@ -298,14 +293,10 @@ class GuardedLoops:
                 await report.open_loop(id, task, policy=self.policy, **where)
             else:
                 await self._update_policy(stored)
-            made = report.AttemptReport(
-                completion.value,
-                evaluation=completion.evaluation,
-                checks=checks,
-                labels=personas,
-                reported_as=name,
-                vouched=self.vouched(id) or completion.evaluation is None,
-            )
+            vouched = self.vouched(id) or completion.evaluation is None
+            source: Any = {"labels": personas, "reported_as": name, "vouched": vouched}
+            judged_by: Any = {"evaluation": completion.evaluation, "checks": checks}
+            made = report.AttemptReport(completion.value, **judged_by, **source)
             with suppress(AttemptTaken):  # stored by another completion, or with other scores
                 await report.report(*place, number, made, self.memory)
         view = await self.view(id)
@@ -454,8 +445,7 @@ async def get_guardrails_status(
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, _ = await loops.known(loop_id)
-    view = await loops.view(stored.id)
-    standing = view.answer(answers.STANDING, loop_id=loop_id)
+    standing = (await loops.view(stored.id)).answer(answers.STANDING, loop_id=loop_id)
     return {"status": "success", "guardrails_status": standing}
 
 
@@ -476,9 +466,8 @@ async def override_guardrails(
     """
     loops = GuardedLoops.of(store)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    if not rules:
-        allowed = "true, or override_max_reruns or override_bias_echo: say which limit to override"
-        raise InvalidInput("override_fatigue", override_fatigue, allowed)
+    allowed = "true, or override_max_reruns or override_bias_echo: say which limit to override"
+    record.require(rules, "override_fatigue", override_fatigue, allowed)
     stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
     return {
@@ -494,10 +483,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields of the attempt that `loop_id` names, with the reasons that were logged.
-
-    Raises NotFound, StoreError.
-    """
+    """Return all fields of an attempt, with the logged reasons. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
     noted = await loops.store.read(loops.scope, loop_store.notes, loop_id)
@@ -513,9 +499,8 @@ async def get_loop_trace(
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    logged = noted.get(REASONING, {}).items()
-    facts |= {name: value for name, value in logged if value is not None}
-    return view.answer(answers.TRACE, **facts)
+    logged = {name: it for name, it in noted.get(REASONING, {}).items() if it is not None}
+    return view.answer(answers.TRACE, **facts | logged)
 
 
 async def enforce_rerun_limits(
@@ -527,8 +512,7 @@ async def enforce_rerun_limits(
 ) -> dict[str, Any]:
     """Return whether a loop has used up its reruns; `override_max_reruns` allows one more.
 
-    A second override before the next rerun has no effect. An unknown loop has 0 reruns. Raises
-    OverrideRefused, StoreError.
+    A second override before a rerun has no effect. Raises OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
     (stored, _), now = await loops.find(loop_id), time.time()
@@ -578,15 +562,12 @@ async def track_bias(
     completion, loops = Completion(bias_tags=bias_tags), GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
     findings = completion.evaluation.findings if completion.evaluation else ()
-    tags: dict[str, dict[str, Any]] = {
-        one.key: {"tag": one.key.removeprefix(BIAS), "severity": one.severity} for one in findings
-    }
+    names = {one.key: one.key.removeprefix(BIAS) for one in findings}
+    tags = {one.key: {"tag": names[one.key], "severity": one.severity} for one in findings}
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, tags)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
     own, pending = stored.loop.count_findings(), number > len(stored.loop.attempts)
-    counts = {
-        tag["tag"]: earlier.get(key, 0) + own.get(key, 0) + pending for key, tag in tags.items()
-    }
+    counts = {names[key]: earlier.get(key, 0) + own.get(key, 0) + pending for key in tags}
     most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
     told = answers.echo(counts, most)
     return {name: told[name] for name in ("bias_echo", "repeated_tags", "repetition_counts")}
@@ -646,19 +627,14 @@ async def log_rerun_reasoning(
         "overridden_by": overridden_by,
         "reflection_persona": reflection_persona,
     }
-    loops = GuardedLoops.of(store)
+    loops, notes = GuardedLoops.of(store), {REASONING: reasons}
     stored, _ = await loops.find(loop_id)
-    notes = {REASONING: reasons}
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
     return {**reasons, "timestamp": iso(time.time())}
 
 
 def _rules(*flags: bool) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
-
-
-def _keys(attempt: record.Attempt) -> frozenset[str]:
-    return attempt.evaluation.keys if attempt.evaluation else frozenset()
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:

@@ -106,9 +106,8 @@ async def persist_reflection(
         _log.info("skipped (did not change behaviour)")
         return None
     lesson = _lesson_of(reflection)
-    known = await _with_signature(
-        lesson.meta["error_signature"], memory_manager, 1, lesson.error_type
-    )
+    exact = lesson.meta["error_signature"]
+    known = await _with_signature(exact, memory_manager, 1, lesson.error_type)
     entry = as_entry(lesson.text, lesson.tags, lesson.meta)
     if not isinstance(memory_manager, Memory):
         return known[0]["id"] if known else (await memory_manager.remember(**entry))["id"]
@@ -167,17 +166,13 @@ async def retrieve_similar_reflections(
     rows = await _with_signature(error_signature, memory_manager, limit, error_type or "")
     if not isinstance(memory_manager, Memory):
         return [dict(row) for row in rows]
-    return [
-        {"id": row["id"], **as_entry(row["text"], row["tags"], row["meta"]), "seen": row["seen"]}
-        for row in rows
-    ]
+    entries = (as_entry(row["text"], row["tags"], row["meta"]) for row in rows)
+    pairs = zip(rows, entries, strict=True)
+    return [{"id": row["id"], **entry, "seen": row["seen"]} for row, entry in pairs]
 
 
 async def has_seen_error_before(error_signature: str, memory_manager: Memory | Any) -> bool:
-    """Return whether an error with this signature is stored.
-
-    Raises InvalidInput, and StoreError: an error of the store never means "not seen".
-    """
+    """Return whether an error with this signature is stored. Raises InvalidInput, StoreError."""
     return bool(await _with_signature(error_signature, memory_manager, 1, ""))
 
 
@@ -248,12 +243,10 @@ async def retrieve_similar(
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
     """Return entries as text for a prompt, between delimiters; "" without entries."""
-    names = ("prompt", "mistake", "correction")
-    shown = {
-        f"{name} {n}": cut_middle(sanitize(entry[name]), LONGEST)
-        for n, entry in enumerate(entries, 1)
-        for name in names
-    }
+    shown = dict[str, str]()
+    for n, entry in enumerate(entries, 1):
+        for name in ("prompt", "mistake", "correction"):
+            shown[f"{name} {n}"] = cut_middle(sanitize(entry[name]), LONGEST)
     return "\n".join([HEAD, *delimit(delimiter(MISTAKE, shown), shown)]) if shown else ""
 
 

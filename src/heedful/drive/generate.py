@@ -132,10 +132,7 @@ async def _produced(
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
     plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
-    answers = [
-        Answer(each) if isinstance(each, plain) else answer_of(each) or Answer(each)
-        for each in values
-    ]
+    answers = [(None if isinstance(v, plain) else answer_of(v)) or Answer(v) for v in values]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 

@@ -101,11 +101,9 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 SAME = 0.95
 SAME_WORDS = 0.9
 PLACES = 1_024
-# A periodic run merges only lessons seen in the last `LOOKBACK` seconds with at least this
-# importance, and needs at least `LEAST` of them.
-LOOKBACK = 86_400.0
-IMPORTANT = 0.6
-LEAST = 3
+LOOKBACK = 86_400.0  # seconds: a periodic run merges only lessons seen since then
+IMPORTANT = 0.6  # the importance that they need
+LEAST = 3  # how many of them it needs
 FOR_A_PERSON = "for a person"  # the outcome of a proposal that only a person may carry out
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
@@ -259,9 +257,7 @@ def veto(one: Lesson, other: Lesson) -> str:
             return name
     if one.held or other.held or one.trust in HELD:
         return "held"
-    if one.apart or other.apart:
-        return "apart"
-    return first_difference(one.text, other.text)
+    return "apart" if one.apart or other.apart else first_difference(one.text, other.text)
 
 
 def word_vector(text: str) -> list[float]:

@@ -54,7 +54,7 @@ def learn(
         return ()
     if len(loop.attempts) > 1 or not passed:
         accepted, key = last if passed else None, (memory_key, tuple(checks))
-        found = _findings(loop, accepted and accepted.evaluation, outputs)
+        found = _findings(loop, last.evaluation if passed else None, outputs)
         found.sort(key=lambda pair: -pair[1].severity)
         return tuple(_lesson(loop, *pair, accepted, task, whole, key) for pair in found[:MOST])
     if not whole:
@@ -211,9 +211,8 @@ def learn_from_evaluation(
     others = [str(one[key]) for one in verification or () for key in one.keys() - own]
     if find_quotations((text, detail), others):
         trust = "external"
-    about: Any = {"query": asked, "context": during, "evidence": detail}
-    scores, origin = (before, after), {"trust": trust, "source": source}
-    return learn_correction(error_type, text, iteration, *scores, **about, **origin)
+    about: Any = {"query": asked, "context": during, "evidence": detail, "trust": trust}
+    return learn_correction(error_type, text, iteration, before, after, source=source, **about)
 
 
 def learn_correction(

@@ -401,8 +401,7 @@ def check_source(source: str) -> str:
 
 def check_actor(by: object, why: object) -> None:
     """Raise InvalidInput unless `by` names a person and `why` is a string."""
-    if not isinstance(by, str) or not by.strip():
-        raise InvalidInput("by", by, "the name of a person")
+    require(isinstance(by, str) and by.strip(), "by", by, "the name of a person")
     check_texts(why=why)
 
 

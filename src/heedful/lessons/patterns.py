@@ -23,10 +23,9 @@ HOLE = "<*>"
 # if its masks are left out, and a template as many words as places differ.
 MANY = 4
 WORDS = 2
-# Patterns kept for a scope, characters of one, and tokens of one that is compared.
-MOST_PATTERNS = 2_048
-LONGEST = 1_024
-MOST_TOKENS = 64
+MOST_PATTERNS = 2_048  # patterns kept for a scope
+LONGEST = 1_024  # characters of a pattern
+MOST_TOKENS = 64  # tokens of a pattern that is compared
 _TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
 _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")

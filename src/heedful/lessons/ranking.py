@@ -45,11 +45,9 @@ PROMPT_WORDS = 0.40
 # They cost little where they say nothing, and decide between near equals.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-# The kinds of lessons from episodes, the importance from which recall returns them unasked, and how
-# many strategies a prompt may have.
-PRODUCTS = ("reflection", "strategy")
-RECALLED = 0.6
-STRATEGIES = 1
+PRODUCTS = ("reflection", "strategy")  # the kinds of lessons from episodes
+RECALLED = 0.6  # the importance from which recall returns them unasked
+STRATEGIES = 1  # how many strategies a prompt may have
 HALF_LIFE = 90  # days; only whole days count, so that the same question gets the same answer
 DAY = 86_400.0
 # The first loops of a scope see everything: their users try memory out, and so few loops prove
@@ -72,8 +70,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     """Return at most `limit` matches that are related to the task, best first.
 
     The order is by `relevance` times `worth` at the time `now`, in seconds since 1970; with `now`
-    0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
-    lessons win.
+    0, age does not count. Among equals, verified ones, those seen more often, and newer ones win.
     """
     related = [
         one

@@ -101,16 +101,12 @@ def _stem(word: str) -> str:
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
                 word = word[:-1]
             break
-    if len(word) > 3 and word[-1] in "ey":
-        return word[:-1] + "i" * (word[-1] == "y")
-    return word
+    return word[:-1] + "i" * (word[-1] == "y") if len(word) > 3 and word[-1] in "ey" else word
 
 
-# How much of a difference is printed: characters of each half of a line, lines, and the tokens of
-# both texts that stand around a part that differs.
-WIDEST = 100
-LINES = 5
-AROUND = 2
+WIDEST = 100  # characters of each half of a line of a difference
+LINES = 5  # lines of a difference
+AROUND = 2  # tokens of both texts around a part that differs
 _LETTERS = rf"(?:[^\W{DENSE}]|[{SIGNS}])+"
 _TOKEN = rf"\s+|[{DENSE}]|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS})[^\w\s]*|[^\w\s]+"
 

@@ -33,9 +33,8 @@ class Policy:
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
         require(self.unscored in ("stop", "again"), "unscored", self.unscored, "stop or again")
-        if not isinstance(self.rules, tuple) or not self.rules:
-            allowed = "at least one stop rule: a loop must end; the rules are a tuple"
-            raise InvalidInput("rules", self.rules, allowed)
+        allowed = "at least one stop rule: a loop must end; the rules are a tuple"
+        require(isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed)
         for rule in self.rules:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
@@ -285,9 +284,7 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 def state_after(verdict: Verdict) -> State:
     """Return the state of a loop after `verdict`."""
-    if not isinstance(verdict, Done):
-        return "open"
-    return "passed" if verdict.passed else "stopped"
+    return "open" if isinstance(verdict, Again) else "passed" if verdict.passed else "stopped"
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
@@ -311,8 +308,7 @@ def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
     if echo.across == "loop":
         return {}
     here = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
-    counts = last.standing.echoes.items()
-    return {key: max(0, count - here.get(key, 0)) for key, count in counts}
+    return {key: max(0, count - here.get(key, 0)) for key, count in last.standing.echoes.items()}
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:

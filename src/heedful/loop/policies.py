@@ -88,8 +88,7 @@ def goal(value: Any) -> Goal:
         given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
     elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
         raise InvalidInput("a goal", value, allowed)
-    if not isinstance(given.get("score"), str) or not given["score"]:
-        raise InvalidInput("a goal", value, allowed)
+    require(isinstance(given.get("score"), str) and given["score"], "a goal", value, allowed)
     try:
         return Goal(**{**given, "threshold": float(given["threshold"])})
     except (TypeError, ValueError, KeyError) as error:
@@ -152,11 +151,9 @@ def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[Stop
     if value is False and (name in names or name in RULES):
         return tuple(rule for rule in rules if rule_name(rule) != name)
     if name not in RULES:
-        known = sorted({*RULES, *names, *_FIELDS[1:]})
-        raise UnknownName("rule or field of a policy", name, known)
-    if value is not True and not isinstance(value, Mapping):
-        allowed = f"an object with the rule's fields, true or false; as text {name} or -{name}"
-        raise InvalidInput(name, value, allowed)
+        raise UnknownName("rule or field of a policy", name, sorted({*RULES, *names, *_FIELDS[1:]}))
+    allowed = f"an object with the rule's fields, true or false; as text {name} or -{name}"
+    require(value is True or isinstance(value, Mapping), name, value, allowed)
     wanted: Mapping[str, Any] = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **wanted}))

@@ -134,8 +134,7 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
     seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    made = product((True, False), seen, found, grave, _spending(parts))
-    return [Symbol(*each) for each in made]
+    return [Symbol(*each) for each in product((True, False), seen, found, grave, _spending(parts))]
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:

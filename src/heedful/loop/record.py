@@ -23,12 +23,10 @@ from heedful.sanitize import sanitize
 
 LARGEST = 1e12  # the largest score or threshold: up to here two floats can differ by a thousandth
 LARGEST_INTEGER = 2**63 - 1  # in a database
-# The most characters of a feedback and of one text in it, the least to which a line is shortened,
-# so that the name of its check stays, and the first line of a feedback.
-MOST = 1_500
-EACH = 400
-LEAST = 130
-HEAD = "The last answer was not accepted:"
+MOST = 1_500  # characters of a feedback
+EACH = 400  # characters of one text in it
+LEAST = 130  # characters to which a line is shortened: the name of its check stays
+HEAD = "The last answer was not accepted:"  # the first line of a feedback
 
 
 def thousandths(value: float) -> int:
@@ -120,9 +118,7 @@ class Usage:
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
-        if other is NOTHING:
-            return self
-        return Usage(*map(add, _USAGE(self), _USAGE(other)))
+        return self if other is NOTHING else Usage(*map(add, _USAGE(self), _USAGE(other)))
 
 
 _USAGE = attrgetter(*Usage.__dataclass_fields__)
@@ -315,8 +311,7 @@ class Candidate:
                 text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
             except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
                 text = repr(value)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return cls(digest, text)
+        return cls(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,8 +534,7 @@ def feedback(
 
 def _finding(finding: Finding) -> str:
     what = clean(finding.message, EACH).rstrip(" .")
-    fix = clean(finding.fix, EACH).rstrip()
-    return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
+    return f"- {clean(finding.check, 60)}: {what}. {clean(finding.fix, EACH)}".rstrip()
 
 
 def clean(text: str, most: int) -> str:

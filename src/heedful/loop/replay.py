@@ -36,8 +36,7 @@ class RecordedLoop:
         evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
         if evaluation is None:
             return 0.0
-        passes = evaluation.passes(self.loop.goals)
-        return 1.0 if passes else min(evaluation.met or 0.0, 0.999)
+        return 1.0 if evaluation.passes(self.loop.goals) else min(evaluation.met or 0.0, 0.999)
 
     @property
     def oracle(self) -> int:

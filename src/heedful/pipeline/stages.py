@@ -28,9 +28,7 @@ LOOSE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
     "file and return the path, or declare the stage with rerun=True (it runs again)"
 )
-# Rows and columns of a data frame that a report shows.
-HEAD = 5
-COLUMNS = 20
+HEAD, COLUMNS = 5, 20  # rows and columns of a data frame that a report shows
 CELLS = 1_000_000  # a larger frame is described without its columns, in time for the next attempt
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -94,8 +92,7 @@ class Effect:
 class Before:
     """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can represent are copied, and so are data frames. Other values are the same
-    objects as in the state.
+    Values that JSON can represent are copied, and so are data frames; others are not copied.
     """
 
     def __init__(self, state: Any) -> None:
@@ -113,11 +110,8 @@ class Before:
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return how `state` differs from before; the field `output` always counts as changed."""
         now, known = fields_of(state), self._fields
-        changed = {
-            name: _copy(value)
-            for name, value in now.items()
-            if name == output or name not in known or not _equal(known[name][1], value)
-        }
+        same = {n for n in now.keys() & known.keys() - {output} if _equal(known[n][1], now[n])}
+        changed = {name: _copy(value) for name, value in now.items() if name not in same}
         return Effect(changed, tuple(sorted(known.keys() - now.keys())))
 
 
@@ -222,8 +216,7 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
 class StageState:
     """A stage with its state: generates candidates for the loop of the stage, and undoes attempts.
 
-    `run` is the id of the run if it is durable, else "". `made` holds the candidates of attempts in
-    an earlier process.
+    `run` is the id of a durable run, else "". `made` has the candidates of an earlier process.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
@@ -261,12 +254,10 @@ class StageState:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
         self._effects[at.attempt], self._latest = effect, at.attempt
-        loose = {
-            name: self._described(name, value, at.attempt)
-            for name, value in effect.changed.items()
-            if written(value) is None
-        }
-        kept = {name: value for name, value in effect.changed.items() if name not in loose}
+        changed = effect.changed.items()
+        unfit = {name: value for name, value in changed if written(value) is None}
+        loose = {name: self._described(name, unfit[name], at.attempt) for name in unfit}
+        kept = {name: value for name, value in changed if name not in loose}
         # Changes inside a value that JSON cannot represent are not seen here, except in a frame.
         again = {"rerun": loose} if loose or self.stage.rerun else {}
         self.unstored = self._unstored(loose) if self.run and not self.stage.rerun else ""
