@@ -105,11 +105,8 @@ def before(command: Annotated[list[str], Argument(help="The command, after --.")
     lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
     if found.release:
         lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
-    answer(
-        {"failures": found.failures, "waiting": found.waiting, "release": found.release},
-        *(lines or ["no failure is known that has not worked since"]),
-        *_own(db),
-    )
+    record = {"failures": found.failures, "waiting": found.waiting, "release": found.release}
+    answer(record, *(lines or ["no failure is known that has not worked since"]), *_own(db))
     return 0 if found else 1
 
 

@@ -162,26 +162,18 @@ def runs(
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
     failed = [one for one in counts.checks if one.failed]
-    lines = (
-        f"runs: {counts.runs}; {retries} took {cost}",
-        *([Table(CHECKS, failed), MEANING] if failed else []),
-        then,
-    )
+    table = [Table(CHECKS, failed), MEANING] if failed else []
+    lines = (f"runs: {counts.runs}; {retries} took {cost}", *table, then)
     return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 
 
 def _run_row(report: Report) -> dict[str, Any]:
     made = [attempt for stage in report.stages for attempt in stage.attempts]
-    return {
-        "run": report.run,
-        "pipeline": report.pipeline,
-        "state": report.status,
-        "passed": f"{sum(one.action == 'passed' for one in report.stages)}/{len(report.stages)}",
-        "attempts": len(made),
-        "retries": sum(max(0, len(one.attempts) - 1) for one in report.stages),
-        "seconds": questions.cost(made)[1],
-        "began": report.began,
-    }
+    passed = sum(stage.action == "passed" for stage in report.stages)
+    row: dict[str, Any] = {"run": report.run, "pipeline": report.pipeline, "state": report.status}
+    row |= {"passed": f"{passed}/{len(report.stages)}", "attempts": len(made)}
+    row["retries"] = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
+    return row | {"seconds": questions.cost(made)[1], "began": report.began}
 
 
 def _short(id: str) -> str:

@@ -121,11 +121,9 @@ def revoke(
     counts = ask(removed)
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items() if n)
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
-    return answer(
-        {"source": source, "by": by, "why": why, "revoked": yes, **counts},
-        f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}",
-        following("quarantine", *(["log"] if yes else words)),
-    )
+    record = {"source": source, "by": by, "why": why, "revoked": yes, **counts}
+    then = following("quarantine", *(["log"] if yes else words))
+    return answer(record, f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}", then)
 
 
 @quarantine.command("log")

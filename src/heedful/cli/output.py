@@ -272,10 +272,7 @@ class Progress:
         self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1) -> None:
-        """Show `done` of `total`, in units: as a bar on a terminal, else in at most ten lines.
-
-        A `total` of 0 is unknown.
-        """
+        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines at most."""
         least = 100 * unit if self.live else MANY if unit == 1 else 5_000_000
         step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):

@@ -87,11 +87,9 @@ class LoopGuardrails:
     @property
     def policy(self) -> decide.Policy:
         """The policy with these limits; with default limits, the preset `orchestrator`."""
-        rules = (
-            stop.MaxAttempts(self.max_reruns + 1),
-            stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue),
-            stop.Echo(self.bias_repetition_threshold, across="scope"),
-        )
+        tired = self._limit, self.base_increment, self.decay_rate, self.max_fatigue
+        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
+        rules = (stop.MaxAttempts(self.max_reruns + 1), stop.Fatigue(*tired), echo)
         improvement = record.Improvement(self.improvement_threshold, "previous")
         alignment = record.Goal(ALIGNMENT, self.alignment_threshold)
         drift = record.Goal(DRIFT, self.drift_threshold, "at_most")
@@ -470,14 +468,9 @@ async def override_guardrails(
     record.require(rules, "override_fatigue", override_fatigue, allowed)
     stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "override_fatigue": override_fatigue,
-        "override_max_reruns": override_max_reruns,
-        "overridden_by": override_by,
-        "override_reason": override_reason,
-    }
+    flags = {"override_fatigue": override_fatigue, "override_max_reruns": override_max_reruns}
+    reason = {"overridden_by": override_by, "override_reason": override_reason}
+    return {"status": "success", "loop_id": loop_id, **flags, **reason}
 
 
 async def get_loop_trace(
@@ -620,13 +613,9 @@ async def log_rerun_reasoning(
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
     words = [record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *words)
-    reasons = {
-        "rerun_trigger": list(rerun_trigger),
-        "rerun_reason": rerun_reason,
-        "rerun_reason_detail": detail,
-        "overridden_by": overridden_by,
-        "reflection_persona": reflection_persona,
-    }
+    reasons: dict[str, Any] = {"rerun_trigger": list(rerun_trigger), "rerun_reason": rerun_reason}
+    reasons |= {"rerun_reason_detail": detail, "overridden_by": overridden_by}
+    reasons["reflection_persona"] = reflection_persona
     loops, notes = GuardedLoops.of(store), {REASONING: reasons}
     stored, _ = await loops.find(loop_id)
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)

@@ -76,7 +76,6 @@ class StoredId(int):
     """The id of a stored lesson, with its `state`, its `trust`, and the command `release`."""
 
     def __new__(cls, answer: Remembered) -> StoredId:
-        """Return the id of the lesson that a memory stored."""
         made = super().__new__(cls, answer.id)
         made.state, made.trust, made.release = answer.state, answer.trust, answer.release
         return made
@@ -269,10 +268,6 @@ def _memory(memory: Memory) -> Memory:
 
 
 def _mistake_entry(example: Example, at: float, lesson: str = "") -> dict[str, Any]:
-    return {
-        "prompt_hash": hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest(),
-        "prompt": example.task,
-        "mistake": example.wrong,
-        "correction": example.accepted or lesson,
-        "timestamp": iso(at),
-    }
+    digest = hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest()
+    entry = {"prompt_hash": digest, "prompt": example.task, "mistake": example.wrong}
+    return {**entry, "correction": example.accepted or lesson, "timestamp": iso(at)}

@@ -91,14 +91,9 @@ class Produced:
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
     """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed, ModelError."""
     if isinstance(generate, Writer):
-        answer = await complete(
-            generate.model,
-            generate.messages(at),
-            schema=generate.schema,
-            max_tokens=generate.max_tokens,
-            temperature=at.temperature,
-            seed=at.seed,
-        )
+        options: Any = {"schema": generate.schema, "max_tokens": generate.max_tokens}
+        options |= {"temperature": at.temperature, "seed": at.seed}
+        answer = await complete(generate.model, generate.messages(at), **options)
         return Produced((answer.text,), answer.usage)
     arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
     return await _produced(generate, at, thread, *arguments)

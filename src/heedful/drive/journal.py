@@ -15,7 +15,7 @@ import logging
 import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,15 +127,15 @@ class Journal:
         self._claimed = False
         self._epoch = 1
 
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
-        return nullcontext() if self.store is None else self._hold(self.store)
-
     @asynccontextmanager
-    async def _hold(self, store: Store) -> AsyncIterator[None]:
+    async def at_work(self) -> AsyncIterator[None]:
+        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
+        if self.store is None:
+            yield
+            return
         loops.enter(self._owner)
         task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(store, task))
+        beat = asyncio.create_task(self._beat(self.store, task))
         try:
             yield
         except asyncio.CancelledError:
@@ -328,10 +328,8 @@ class Snapshot:
     def check_free(self) -> None:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
-            raise LeaseLost(
-                f"loop {self.state.stored.id!r} is being driven by another process "
-                f"({self.state.driver}); wait for it, or stop it"
-            )
+            driven = f"loop {self.state.stored.id!r} is being driven by another process"
+            raise LeaseLost(f"{driven} ({self.state.driver}); wait for it, or stop it")
 
 
 class _ChangedError(Exception):

@@ -377,7 +377,6 @@ async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evalu
 
 
 def _context(stored: StoredLoop) -> Context:
-    """Return the context of the next attempt of a loop."""
     last, head = decide.latest_verdict(stored.decisions), stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1

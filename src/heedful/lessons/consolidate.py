@@ -55,11 +55,9 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
         (negations if negates else digits).append(token.lower())
     said = _lower_words(text)
     names = (name.strip("\"“”`' .,;:!?").lower() for name in _NAME.findall(text))
-    return {
-        "digits": digits + [word for word in said if word in _NUMBERS],
-        "negation": negations + [word for word in said if word in _NEGATES],
-        "names": list(dict.fromkeys(filter(None, names))),
-    }
+    digits += [word for word in said if word in _NUMBERS]
+    negations += [word for word in said if word in _NEGATES]
+    return {"digits": digits, "negation": negations, "names": [*dict.fromkeys(filter(None, names))]}
 
 
 def first_difference(one: str, other: str) -> Difference:

@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, Trust, clip
+from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, State, Trust, clip
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, find_quotations, initial_state
 from heedful.lessons.words import difference
@@ -60,17 +60,10 @@ def learn(
     if not whole:
         return ()
     assert last.evaluation is not None
-    first = Reflection(
-        "example",
-        signature("accepted", "first try"),
-        "accepted",
-        "Answers that were accepted at the first try.",
-        "accepted at the first try",
-        loop.id,
-        Example(*texts, after=dict(last.evaluation.scores)),
-        tags=("accepted",),
-    )
-    return (first,)
+    name, scores = signature("accepted", "first try"), dict(last.evaluation.scores)
+    example = Example(*texts, after=scores)
+    words = "Answers that were accepted at the first try.", "accepted at the first try"
+    return (Reflection("example", name, "accepted", *words, loop.id, example, tags=("accepted",)),)
 
 
 def _findings(
@@ -115,15 +108,11 @@ def _lesson(
     memory key with the names of the loop's checks.
     """
     was, now = rejected.evaluation, accepted.evaluation if accepted else None
-    example = Example(
-        task,
-        accepted.candidate.text or "" if accepted else "",
-        clip(rejected.candidate.text or ""),
-        clip(finding.message),
-        dict(was.scores) if was else {},
-        dict(now.scores) if now else {},
-        clip(finding.evidence),
-    )
+    answer = accepted.candidate.text or "" if accepted else ""
+    output = rejected.candidate.text or ""
+    scores = dict(was.scores) if was else {}, dict(now.scores) if now else {}
+    wrong, evidence = clip(finding.message), clip(finding.evidence)
+    example = Example(task, answer, clip(output), wrong, *scores, evidence)
     change = difference(example.rejected, redact(example.accepted)) if accepted else ""
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
@@ -135,25 +124,16 @@ def _lesson(
     if memory_key and was is not None and finding in was.errors:  # not a missed goal
         checks = (finding.check,) if finding.check in checks else checks
         # Another output breaks the same rule, so what the finding quotes from this one is masked.
-        name, output = finding.key, rejected.candidate.text or ""
+        name = finding.key
         if SHORTEST <= len(output) <= LONGEST_CHANGE:
             name = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", name)
         name = _QUOTED.sub(lambda found: "…" if found[2] in output else found[0], name)
         rule = signature(finding.check, name).digest
         counts = {"fix": int(bool(finding.fix)), "mended": int(accepted is not None)}
         cause = Cause(memory_key, rule, checks, finding.severity, **counts)
-    return Reflection(
-        "check",
-        signature(finding.check, finding.key),
-        finding.check,
-        text,
-        clip(finding.message),
-        loop.id,
-        example,
-        "verified" if accepted else "candidate",
-        tags=(finding.check,),
-        cause=cause,
-    )
+    state: State = "verified" if accepted else "candidate"
+    said = signature(finding.check, finding.key), finding.check, text, wrong
+    return Reflection("check", *said, loop.id, example, state, tags=(finding.check,), cause=cause)
 
 
 RISE = 0.1
@@ -268,13 +248,9 @@ def learn_correction(
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson as a dict with the field names of earlier stores of reflections."""
-    return {
-        "content": text,
-        "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
-        "category": "reflection",
-        "tags": list(tags),
-        "context": dict(meta),
-    }
+    why = f"Self-correction during: {meta['reflection_context'][:100]}"
+    entry = {"content": text, "rationale": why, "category": "reflection"}
+    return {**entry, "tags": list(tags), "context": dict(meta)}
 
 
 def _find_error(

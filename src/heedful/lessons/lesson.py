@@ -427,7 +427,6 @@ def check_memory(
     require(isinstance(example, Example), "example", example, "an Example, or None")
     check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
     for when, scores in (("before", example.before), ("after", example.after)):
-        known = isinstance(scores, Mapping) and all(
-            isinstance(value, int | float) and isfinite(value) for value in scores.values()
-        )
+        numbers = scores.values() if isinstance(scores, Mapping) else [None]
+        known = all(isinstance(number, int | float) and isfinite(number) for number in numbers)
         require(known, f"example.{when}", scores, "a mapping of names to finite numbers")

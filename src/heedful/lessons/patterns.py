@@ -35,7 +35,7 @@ _LIST = re.compile(r"<\*>|[()\[\],]+")
 _FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
-_Groups = dict[Tokens, "Merge"]
+_Groups = dict[_Key, dict[Tokens, "Merge"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,7 @@ class Templates:
 
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
-    _groups: dict[_Key, _Groups] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _groups: _Groups = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def learn(self, *signatures: Signature) -> Templates:
         """Return the templates with the patterns of these signatures added, in order."""

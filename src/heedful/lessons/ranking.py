@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import exp2, sqrt
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, Match, Outcome
 from heedful.lessons.signature import signature
@@ -362,15 +362,11 @@ class Choice:
         if match.cause is not None:
             score, leg = match.cause.loops, "cause"
             measured = f"broken in {_loops(match.cause.loops)}"
-        return cls(
-            outcome,
-            match.reflection,
-            "example" if match.example.accepted else "rule",
-            cast("Any", "strategy" if match.kind == "strategy" else leg),
-            round(score, 4),
-            ", ".join(filter(None, (measured, why))),
-            clean(sanitize(match.lesson), 200) if words else "",
-        )
+        form: Any = "example" if match.example.accepted else "rule"
+        found_by: Any = "strategy" if match.kind == "strategy" else leg
+        reason = ", ".join(filter(None, (measured, why)))
+        text = clean(sanitize(match.lesson), 200) if words else ""
+        return cls(outcome, match.reflection, form, found_by, round(score, 4), reason, text)
 
     @property
     def name(self) -> str:

@@ -76,10 +76,8 @@ def _plain(value: Any) -> str:
 
 
 def _masked(error_type: str, text: str) -> str:
-    return "".join(
-        piece if asserted else _PARTICULAR.sub(_mask, piece)
-        for piece, asserted in split_assertions(error_type, text)
-    )
+    pieces = split_assertions(error_type, text)
+    return "".join(one if asserted else _PARTICULAR.sub(_mask, one) for one, asserted in pieces)
 
 
 MOST_VALUES = 20

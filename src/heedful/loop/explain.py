@@ -50,12 +50,8 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     if not gives(loop, policy, verdict):
         return ()
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
-    found = [
-        change
-        for what, now, path in _knobs(last, loop, policy)
-        for direction in (1, -1)
-        if (change := _smallest(case, what, now, path, direction, was))
-    ]
+    ways = ((*knob, direction) for knob in _knobs(last, loop, policy) for direction in (1, -1))
+    found = [change for way in ways if (change := _smallest(case, *way, was))]
     return tuple(sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001)))
 
 

@@ -157,7 +157,5 @@ def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[Stop
     wanted: Mapping[str, Any] = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **wanted}))
-    return tuple(
-        rule_from({**rule_to(rule), **wanted}) if own == name else rule
-        for rule, own in zip(rules, names, strict=True)
-    )
+    pairs = zip(rules, names, strict=True)
+    return tuple(rule_from({**rule_to(r), **wanted}) if own == name else r for r, own in pairs)

@@ -439,10 +439,8 @@ class Loop:
     @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt, `Evaluation.rank` and then its number; None without an evaluation."""
-        return tuple(
-            None if a.evaluation is None else (*a.evaluation.rank(self.goals), a.number)
-            for a in self.attempts
-        )
+        judged = ((a.number, a.evaluation) for a in self.attempts)
+        return tuple(None if e is None else (*e.rank(self.goals), n) for n, e in judged)
 
     @property
     def last_improvement(self) -> int:

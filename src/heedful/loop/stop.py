@@ -86,12 +86,9 @@ class Budget:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        usage = loop.usage
-        reached = [
-            f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
-            for what, limit in self._limits().items()
-            if limit is not None and getattr(usage, what) >= limit
-        ]
+        limits = {what: limit for what, limit in self._limits().items() if limit is not None}
+        spent = ((what, getattr(loop.usage, what), most) for what, most in limits.items())
+        reached = [f"{n:.12g} of {most:.12g} {what}" for what, n, most in spent if n >= most]
         return f"{', '.join(reached)} spent" if reached else None
 
 
