@@ -121,9 +121,8 @@ async def _queue(values: config.Settings) -> Sign:
     async with PostgresQueue(values.db) as queued:
         depths = await queued.depth()
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
-    ill = {one.state for one in depths} & {"stalled", "failed"}
     todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
-    return Sign("queue", not ill, found, todo)
+    return Sign("queue", not {one.state for one in depths} & {"stalled", "failed"}, found, todo)
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:

@@ -74,8 +74,7 @@ def _text(value: Any) -> str:
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` means the newest run. If only a run and its stages begin with `name`, returns the run.
-    Raises NotFound, UsageError.
+    `last` is the newest run; a run comes before its own stages. Raises NotFound, UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)
@@ -195,9 +194,8 @@ LOOPS = columns(
 def list_loops(limit: settings.Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
     found, _ = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
-    empty = f"no loop in {settings.where()}"
     rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
-    return emit(rows, LOOPS, key="loops", text=4, empty=empty)
+    return emit(rows, LOOPS, key="loops", text=4, empty=f"no loop in {settings.where()}")
 
 
 DECISIONS = columns(

@@ -1,7 +1,6 @@
 """The terminal: results and JSON go to stdout, messages, progress and errors to stderr.
 
-Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
-provider, 130 interrupted.
+Exit codes: 0 success, 1 not passed, 2 usage, 3 not found, 4 storage, 5 model, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -284,7 +284,6 @@ class GuardedLoops:
             known = stored.head.context
             goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
             checks = judges_of(completion, self.judge, goal)
-            place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None
                 where: Any = {"store": self.store, "scope": self.scope, "context": about}
@@ -296,7 +295,7 @@ class GuardedLoops:
             judged_by: Any = {"evaluation": completion.evaluation, "checks": checks}
             made = report.AttemptReport(completion.value, **judged_by, **source)
             with suppress(AttemptTaken):  # stored by another completion, or with other scores
-                await report.report(*place, number, made, self.memory)
+                await report.report(self.store, self.scope, id, number, made, self.memory)
         view = await self.view(id)
         if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")

@@ -174,17 +174,11 @@ async def generate_reflection(
         require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
-    made = await reflect(
-        episode,
-        memory=_memory(store, context["tenant_id"], context["project_id"]),
-        model=Function(model) if callable(model) and not isinstance(model, Model) else model,
-        prompts=prompts,
-        score=score,
-        store=False,
-        trust=trust,
-        on_model_error=on_model_error,
-        related=[str(id) for id in related],
-    )
+    memory = _memory(store, context["tenant_id"], context["project_id"])
+    model = Function(model) if callable(model) and not isinstance(model, Model) else model
+    how: Any = {"prompts": prompts, "score": score, "trust": trust, "store": False}
+    how |= {"on_model_error": on_model_error, "related": list(map(str, related))}
+    made = await reflect(episode, memory=memory, model=model, **how)
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
     return Generated(made)

@@ -224,9 +224,8 @@ class Run(Generic[C]):
             state = await self._change(self._attempt)
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
-                value = state.values[best - 1] if best else None
                 known = state.verdict, state.loop, self.policy, self.briefing
-                return Result(self.id, value, *known)
+                return Result(self.id, state.values[best - 1] if best else None, *known)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -462,9 +461,8 @@ async def run(
     `Context.data`. `timeout` limits one attempt, in seconds. The first attempt has this
     `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the next attempt.
     Loops with the same `memory_key` tell each other the rules that they broke; by default it is the
-    module and the name of the function `generate`. `tell` says what memory adds to prompts:
-    "rules", "examples" or "both". With "rules" it never stores or shows outputs, only errors and
-    their fixes.
+    module and the name of the function `generate`. `tell` is what memory adds to prompts: "rules",
+    "examples" or "both". With "rules" it never stores or shows outputs, only errors and fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -342,8 +342,7 @@ class Outcome:
     """The end of a loop: whether its first attempt passed, and how many model calls it made.
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
-    `memory_key` is the key of the loop, by which its rules are counted, and `rules` are the rules
-    of this key that it broke.
+    `memory_key` is the key of the loop, and `rules` are the rules of this key that it broke.
     """
 
     loop: str

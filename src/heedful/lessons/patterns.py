@@ -161,8 +161,7 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
     bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
-        template = tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0]))
-        yield template, rows
+        yield tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0])), rows
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)

@@ -290,8 +290,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
         if not match.example.accepted:
             kind = BROKEN if match.cause else RULE if match.kind in PRODUCTS else MISTAKE
             parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
-    heads = ["lessons from"] if parts else []
-    heads += ["accepted answers to"] if turns else []
+    heads = ["lessons from"] * bool(parts) + ["accepted answers to"] * bool(turns)
     for turn in turns:
         kind, source = ("task", turn.source) if turn.role == "user" else ("accepted answer", "")
         parts.append((kind, source, turn.content))

@@ -191,7 +191,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Never stop the loop.
-
-    Rules that are user code are not restored. A policy with only such rules gets this one instead.
-    """
+    """Never stop the loop; replaces rules that are user code, which are not restored."""

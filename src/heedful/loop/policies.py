@@ -139,10 +139,9 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
         kept = (each for each in goals if (each.score, each.direction) not in replaced)
         goals = (*kept, *new)
     gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
-    improvement = replace(base.improvement, **gains)
     name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
     require(isinstance(name, str), "name", name, "text")
-    return Policy(rules, improvement, unscored, name, goals)
+    return Policy(rules, replace(base.improvement, **gains), unscored, name, goals)
 
 
 def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[StopRule, ...]:

@@ -30,8 +30,7 @@ class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    Nothing is proven if the policy tries unscored loops again, or for user code, which is not
-    searched.
+    Nothing is proven if the policy tries unscored loops again; user code is not searched.
     """
 
     rule: StopRule

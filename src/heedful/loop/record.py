@@ -482,14 +482,13 @@ class Loop:
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
-        last = self.improves.against == "previous"
         for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
             if evaluation is None or rank is None:
                 answers.append(False)
                 continue
             answers.append(best is None or self.improves(best, evaluation, self.goals))
-            if last or lead is None or rank < lead:
+            if self.improves.against == "previous" or lead is None or rank < lead:
                 best, lead = evaluation, rank
         return tuple(answers)
 

@@ -386,21 +386,18 @@ class StageRunner:
     async def finish(self) -> runs.StageReport:
         """Return the report of the ended stage. Raises StageFailed, ModelError, StoreError."""
         pipeline, stage = self._pipeline, self._stage
+        home: Any = {name: getattr(pipeline, name) for name in ("memory", "store", "scope")}
+        own: Any = {n: getattr(stage, n) for n in ("goals", "policy", "timeout", "memory_key")}
         run = Run[Any](
             await self._task(),
             generate=stage.writer or self._attempts,
             evaluate=self.evaluate,
-            goals=stage.goals,
-            policy=stage.policy,
-            memory=pipeline.memory,
-            store=pipeline.store,
             id=self.loop,
-            scope=pipeline.scope,
             data=self._attempts.state,
-            timeout=stage.timeout,
             feedback=self._feedback,
             tell="both" if stage.writer else "rules",
-            memory_key=stage.memory_key,
+            **home,
+            **own,
         )
         names = self._run.id, stage.name, pipeline.name, stage.names
         model = stage.writer.model.name if stage.writer else ""
