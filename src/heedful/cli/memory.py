@@ -288,7 +288,6 @@ def proof(
 
 Author = Literal["external", "operator"]
 AGAIN = "heedful worker --once tries again"
-NAME = 60
 
 
 @dataclass
@@ -334,7 +333,7 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
         number = 0
         try:
             for number, episode in enumerate(read(file), 1):
-                name = f"{file.name}:{clean(episode.id, NAME) or number}"
+                name = f"{file.name}:{clean(episode.id, 60) or number}"
                 try:
                     found = await learn.reflect(episode, on_model_error="raise", **options)
                     yield Result(name, episode, found)
@@ -373,5 +372,5 @@ def _document(result: Result) -> dict[str, Any]:
         document |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
     if found is not None:
         names = ("release", "importance", "confidence")
-        document |= {**asdict(found), **{name: getattr(found, name) for name in names}}
+        document |= asdict(found) | {name: getattr(found, name) for name in names}
     return document

@@ -59,7 +59,8 @@ class LoopGuardrails:
     `drift_threshold`. It ends after `max_reruns` reruns, after `bias_repetition_threshold`
     occurrences of a bias tag, or when its fatigue reaches the lower of `fatigue_threshold` and
     `critical_threshold`. A rerun in which no score improves by `improvement_threshold` adds
-    `base_increment` to it, up to `max_fatigue`; others subtract `decay_rate`. Raises InvalidInput.
+    `base_increment` to the fatigue, up to `max_fatigue`; others subtract `decay_rate`. Raises
+    InvalidInput.
     """
 
     alignment_threshold: float = 0.75
@@ -107,7 +108,7 @@ class LoopGuardrails:
 
 _DEFAULTS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = dict(islice(_DEFAULTS.items(), 5))
+RERUN_CONFIG: dict[str, Any] = dict(islice(_DEFAULTS.items(), 5))  # the first five fields
 FATIGUE_CONFIG: dict[str, Any] = {k: v for k, v in _DEFAULTS.items() if k not in RERUN_CONFIG}
 FOLLOWS = "guardrails"  # the name of the policy of a loop that follows the limits of each call
 
@@ -504,7 +505,8 @@ async def enforce_rerun_limits(
 ) -> dict[str, Any]:
     """Return whether a loop has used up its reruns; `override_max_reruns` allows one more.
 
-    A second override before a rerun has no effect. Raises OverrideRefused, StoreError.
+    A second override before the next rerun has no effect. An unknown loop has 0 reruns. Raises
+    OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
     (stored, _), now = await loops.find(loop_id), time.time()

@@ -293,9 +293,8 @@ class Run(Generic[C]):
             self._recorder.briefing = stored.briefing
             self.data = stored.head.context if self.data is None else self.data
             answer = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
-            produced = None if answer is None else Produced.of(answer)
-            if produced is not None:
-                produced = replace(produced, values=objects(self._generate, produced.values))
+            made = None if answer is None else Produced.of(answer)
+            produced = made and replace(made, values=objects(self._generate, made.values))
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
             last = decide.latest_verdict(stored.decisions)
             state = _State(loop, objects(self._generate, stored.values), last, produced)

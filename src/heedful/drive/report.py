@@ -150,8 +150,8 @@ async def report(
 class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
-    `open_loop` returns one; `created` is True if the loop is new. `stored` is the loop as the store
-    held it after the last call. `briefing` is what memory told first; its `examples` are turns.
+    `created` is True if `open_loop` made the loop, `stored` is the loop after the last call.
+    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
     """
 
     store: Store
@@ -312,9 +312,8 @@ async def override(
 ) -> decide.Verdict:
     """Let a stored loop continue past `rule`; a loop that the rule stopped is open again.
 
-    The override counts for a number of `decisions`, but not after `until`, in seconds since 1970.
-    Raises OverrideRefused like `Run.override`, and if user code stopped the loop. Raises NotFound,
-    and LeaseLost if a process drives the loop.
+    Takes the arguments of `Run.override` and raises its errors. Also raises OverrideRefused if user
+    code stopped the loop, NotFound, and LeaseLost if a process drives the loop.
     """
     new = record.Override(rule, by, why, decisions, until=until)
 

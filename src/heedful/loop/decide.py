@@ -101,9 +101,8 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of another type.
     """
     check_types(loop, policy)
-    last = loop.attempts[-1] if loop.attempts else None
-    evaluation = last.evaluation if last else None
-    if last and evaluation and evaluation.passes(loop.goals):
+    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)

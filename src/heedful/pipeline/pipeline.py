@@ -216,7 +216,8 @@ class Pipeline:
         ended; pass the same initial state. The output of an ended stage is restored from the store.
         Raises StageFailed, ModelError, StoreError or LeaseLost; the run can be resumed. Raises
         CheckFailed if a check needs a package that is not installed. Raises before a stage runs:
-        PackageMissing if checks cannot read frames; NotJournalable if an ended stage has no output.
+        PackageMissing if checks cannot read data frames; NotJournalable if the output of an ended
+        stage was not stored.
         """
         if id:
             _check_name("id of a run", id)

@@ -154,13 +154,12 @@ def described(value: Any) -> str:
 
 def written(value: Any) -> str | None:
     """Return `value` as JSON that represents it exactly (NaN included), or None if JSON cannot."""
-    try:
+    with suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value)
         again = json.loads(text)
-        same = again == value or repr(again) == repr(value)  # NaN does not equal itself
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return text if same else None
+        if again == value or repr(again) == repr(value):  # NaN does not equal itself
+            return text
+    return None
 
 
 def fields_of(state: Any) -> dict[str, Any]:
@@ -326,9 +325,8 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 
 def _takes_feedback(function: Work) -> bool:
     """Return True if `function`, and any function that it wraps, accepts `feedback`."""
-    try:
+    with suppress(TypeError, ValueError):  # some functions written in C have no signature
         for far in (True, False):
             inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
-    except (TypeError, ValueError):  # some functions written in C have no signature
-        return False
-    return True
+        return True
+    return False
