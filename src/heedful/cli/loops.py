@@ -60,10 +60,10 @@ def why(
         fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
         return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
-    run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
     said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
-    document = {**run, **one.plain()} if one else found.plain()
+    run = {"pipeline": found.pipeline, "run": found.run}
+    document = run | one.plain() if one else found.plain()
     return answer(document, f"{about}\n\n{said}", following("ask", found.run))
 
 
@@ -101,8 +101,7 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
     most = 8 * limit
     while True:
         found, _ = await memory.store.read(memory.scope, loops.newest, most)
-        runs = [one for one in found if is_run(one)]
-        runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
+        runs = [one for one in found if is_run(one) and pipeline in ("", one.head.task["pipeline"])]
         if len(runs) >= limit or len(found) < most:
             return runs[:limit]
         most *= 4

@@ -77,9 +77,8 @@ class Row:
 class Job:
     """A run: the options of the command line, and the state of the run so far.
 
-    `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
-    `rows` are the results of the tasks that have ended. `arguments` is the whole command line.
-    `page` is the file of the report.
+    `given` is the name that the user gave, `name` that of the run, "" before it begins. `rows` are
+    the results of ended tasks, `arguments` is the whole command line, `page` the report's file.
     """
 
     path: Path

@@ -100,8 +100,7 @@ class LoopGuardrails:
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
         """Read settings from a mapping such as `os.environ`; ignore other names.
 
-        Names may be in upper or lower case. A name with the prefix `HEEDFUL_` has priority over the
-        same name without it. Raises InvalidInput.
+        Case does not matter. A name with the prefix `HEEDFUL_` has priority. Raises InvalidInput.
         """
         return read_settings(cls, settings, {})
 
@@ -221,12 +220,11 @@ class GuardedLoops:
     """The loops of a scope, under guardrails.
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
-    call. The limits of a call also apply to loops that are already open.
-    The `judge` gives scores that callers do not report; without it, such completions are refused.
-    With a `memory` of the same store and scope, lessons of finished loops are stored.
-    `overriding(loop_id, rule)` is called before an override is written. If `vouched(loop_id)` is
-    false, reported scores do not count as measured, and lessons based on them are quarantined.
-    The reason of an override also notes the name that the caller `named`.
+    call, also to loops that are already open. The `judge` gives scores that callers do not report;
+    without it, they must. With a `memory` of the same store and scope, lessons of finished loops
+    are stored. `overriding(loop_id, rule)` is called before an override is written. If
+    `vouched(loop_id)` is false, reported scores do not count as measured, and lessons based on them
+    are quarantined. The reason of an override also notes the name that the caller `named`.
     """
 
     store: Store

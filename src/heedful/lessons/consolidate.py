@@ -94,11 +94,10 @@ Action = Literal["merge", "contradict", "reword"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
-# to 0.95 three give other reasons. Without an embedder, the cosine of their sets of words, and the
-# number of places in such a vector.
+# to 0.95 three give other reasons.
 SAME = 0.95
-SAME_WORDS = 0.9
-PLACES = 1_024
+SAME_WORDS = 0.9  # without an embedder: the cosine of their sets of words
+PLACES = 1_024  # of such a set as a vector
 LOOKBACK = 86_400.0  # seconds: a periodic run merges only lessons seen since then
 IMPORTANT = 0.6  # the importance that they need
 LEAST = 3  # how many of them it needs

@@ -162,10 +162,9 @@ def learn_from_evaluation(
 ) -> Reflection | None:
     """Return the lesson of a self-correction by another system, or None if it teaches nothing.
 
-    The first of these signs decides the type of the error: a result of `verification` with the
-    `status` "conflict" (its `conflict_reason` becomes the text), a result with the status
-    "unverified" (its `claim_text`), the word CONFLICTS in the critique, a quality that rose by more
-    than `RISE`. Empty texts become "Unknown".
+    The first of these is the error's type: a result of `verification` with the `status` "conflict"
+    (its `conflict_reason` becomes the text) or "unverified" (its `claim_text`), the word CONFLICTS
+    in the critique, a quality that rose by more than `RISE`. Empty texts become "Unknown".
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
     `RISE`, else "model". For a factual error, a conflict or a claim the default is always "model",
@@ -212,9 +211,8 @@ def learn_correction(
     """Return a lesson with this `text` about a correction.
 
     `before` and `after` are scores such as "quality". `exact` is the signature by which callers
-    find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
-    characters of query and context; the example has all characters. A quotation of either has the
-    trust "external".
+    find the lesson, by default that of the text. `meta` has the first `LISTED` characters of query
+    and context; the example has all characters. A quotation of either has the trust "external".
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)

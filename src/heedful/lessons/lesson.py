@@ -54,9 +54,8 @@ class Scope:
 class Signature:
     """The name of an error.
 
-    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, where the text is stripped and
-    in lower case. `pattern` is the text with its particulars masked. `digest` is the first 16 hex
-    digits of the SHA-256 of type and pattern.
+    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped and in lower
+    case. `pattern` is the text with its particulars masked, `digest` the same of type and pattern.
     """
 
     exact: str

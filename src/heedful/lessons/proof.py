@@ -122,10 +122,9 @@ class Effect:
 class Comparison:
     """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None when all lessons are counted together. `uplift` compares the share of loops
-    that passed at the first attempt. `recurrence` compares the share of loops in which the lesson's
-    error occurred again; its gain is the reduction. `calls` compares the model calls of a loop; its
-    gain is the number of calls saved.
+    `lesson` is None for all lessons together. `uplift` compares the share of loops that passed at
+    the first attempt, `recurrence` the share in which the lesson's error occurred again (its gain
+    is the reduction), `calls` the model calls of a loop (its gain is the calls saved).
     """
 
     lesson: str | None

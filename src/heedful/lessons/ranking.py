@@ -385,8 +385,7 @@ class Briefing:
     is told comes best first. `memory_key` is the key of the loop, `space` names the embedder, and
     `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four.
 
-    `exposures` record which lessons the loop is shown and which are withheld, `chosen` has both.
-    `vector` is the embedding of the task.
+    `exposures` say what is shown and withheld, `chosen` has both. `vector` is the task's embedding.
     """
 
     memory_key: str = ""

@@ -1,7 +1,6 @@
 """Decide whether a loop continues: a pure function of a loop and a policy.
 
-This module also applies overrides, gives the reasons for recorded decisions, and measures how close
-a loop is to its limits (`Standing`).
+Also apply overrides, give the reasons for recorded decisions, and measure a loop's `Standing`.
 """
 
 from __future__ import annotations
@@ -125,9 +124,8 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
-    The policy must have the rule, and the rule must allow overrides. The override needs an actor
-    and at least one decision. If `override.until` is set, it must be later than `at` (seconds since
-    1970). The loop must not have passed.
+    The policy must have the rule, and the rule must allow overrides. An override needs an actor and
+    a decision, and `until` must be after `at` (seconds since 1970). The loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:

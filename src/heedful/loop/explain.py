@@ -183,8 +183,7 @@ def explain(
 ) -> Explanation:
     """Explain a loop; the result depends on the arguments only.
 
-    `recorded` has stored verdicts by number of the attempt. They replace the verdicts of `policy`,
-    which may have changed since then.
+    `recorded` has stored verdicts by attempt. They replace those of `policy`, which may be newer.
     """
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}

@@ -31,16 +31,8 @@ from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, i
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SIGNS: Mapping[str, str] = {
-    "passed": "✓",
-    "warning": "!",
-    "failed": "✗",
-    "not_validated": "?",
-    "degraded": "!",
-    "halted": "✗",
-    "open": "…",
-    "not_run": "–",
-}
+_SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}  # of a check
+SIGNS: Mapping[str, str] = _SIGNS | {"degraded": "!", "halted": "✗", "open": "…", "not_run": "–"}
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
 CHECKS = 20  # checks of an attempt on a page
 LINES = 40  # lines of its output
