@@ -162,8 +162,12 @@ def recall(
         return answer(record, *(line for *_, lines in briefings for line in lines))
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], bool, Spaces | None]:
-        waiting = bool(await memory.quarantine.waiting(1))
-        return await memory.recall(query, limit), waiting, await check_spaces(memory)
+        found, waiting = await memory.recall(query, limit), await memory.quarantine.waiting(1)
+        spaces = None if memory.embedder is None else await memory.spaces()
+        if spaces is not None and spaces.behind:
+            say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
+            say(following("reembed"))
+        return found, bool(waiting), spaces
 
     asked = ask_all(recalled)
     ranked = merge(*(every for _, (every, *_) in asked), key=lambda one: -one.relevance)
@@ -172,17 +176,6 @@ def recall(
     nothing = ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
     lines = [output.page("recall", found=found)] if found else nothing
     return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
-
-
-async def check_spaces(memory: Memory) -> Spaces | None:
-    """Return which examples have vectors; warn if recall compares some examples by words only."""
-    if memory.embedder is None:
-        return None
-    spaces = await memory.spaces()
-    if spaces.behind:
-        say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
-        say(following("reembed"))
-    return spaces
 
 
 patterns: Typer = group()

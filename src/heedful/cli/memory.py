@@ -355,9 +355,8 @@ def _report(results: Sequence[Result]) -> int:
     failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
     words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
     words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
-    then = following("lessons") if new and not failed else ""
-    if then and any(one.release for one in new):
-        then = following("quarantine", "list")
+    held = ["quarantine", "list"] if any(one.release for one in new) else ["lessons"]
+    then = following(*held) if new and not failed else ""
     record = {"episodes": list(map(_document, results)), "failed": failed}
     answer(record, page("reflect", results=results, again=AGAIN), words, then)
     if failed and not output.call().json:

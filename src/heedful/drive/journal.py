@@ -275,15 +275,13 @@ class LoopRecorder:
 
     def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
-        lessons, told = list[Reflection](), self.briefing or Briefing()
+        told = self.briefing or Briefing()
         # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
         origin |= {"space": told.space, "vector": told.vector, "memory_key": told.memory_key}
-        if not self.measured:
-            origin["trust"] = "tool"
-        if self.judged:
-            found = learn(loop, self.task, self.tell != "rules", told.memory_key, self.checks)
-            lessons = [replace(lesson, **origin) for lesson in found]
+        origin |= {} if self.measured else {"trust": "tool"}
+        about = self.task, self.tell != "rules", told.memory_key, self.checks
+        lessons = [replace(one, **origin) for one in (learn(loop, *about) if self.judged else ())]
         broken = frozenset(one.cause.rule for one in lessons if one.cause)
         return lessons, None if loop.cancelled else outcome_of(loop, told.memory_key, broken)
 

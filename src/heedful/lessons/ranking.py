@@ -124,9 +124,7 @@ def rank_answers(
 def claimed_importance(match: Match) -> float:
     """Return the importance that the author of a lesson claims, by default heedful's own."""
     rated = match.meta.get("rated")  # an import may contain anything
-    if isinstance(rated, int | float) and 0 <= rated <= 1:
-        return float(rated)
-    return match.importance
+    return float(rated) if isinstance(rated, int | float) and 0 <= rated <= 1 else match.importance
 
 
 def worth(match: Match, now: float = 0.0) -> float:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override, require
+from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override, clean, require
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 
@@ -132,8 +132,8 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
         known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
     by, why, decisions, until = override.by, override.why, override.decisions, override.until
-    counted = type(decisions) is int and 1 <= decisions <= LARGEST
-    timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
+    counted = type(decisions) is int and 1 <= decisions <= record.LARGEST
+    timed = until is None or (isinstance(until, int | float) and at < until <= record.LARGEST)
     for name, value, right, allowed in (
         ("by", by, isinstance(by, str) and by.strip(), "name the actor who overrides the rule"),
         ("why", why, isinstance(why, str), "be text"),
@@ -173,19 +173,16 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Return a trigger for each error, then for each goal that is missed or has no score."""
-    found = [
-        Trigger(f.check, record.clean(f.message, 200), f"{f.check}_failed")
-        for f in evaluation.errors
-    ]
+    made = [Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors]
     for goal in goals:
         name, score = goal.score, evaluation.scores.get(goal.score)
         if score is None:
-            found.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
+            made.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
             detail = f"{name} {record.format_score(score)} misses {goal}"
-            found.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
-    return tuple(found)
+            made.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
+    return tuple(made)
 
 
 def _spoken(

@@ -21,9 +21,8 @@ from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_nam
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the program
 # bench/quality/stop.py prints the results. A loop stops at its first repeated candidate if no test
 # passed so far, otherwise at the second, because a later attempt rarely passes.
-default: Policy = Policy(
-    (stop.MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
-)
+_hopeless = All(Repeat(1, near=False), NothingMet())
+default: Policy = Policy((stop.MaxAttempts(4), Repeat(2), _hopeless), name="default")
 thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
 # The limits of orchestrators with reflection guardrails (docs/reference.md).
 orchestrator: Policy = Policy(

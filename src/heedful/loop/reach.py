@@ -133,19 +133,15 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
     seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    return [Symbol(*each) for each in product((True, False), seen, found, grave, _spending(parts))]
-
-
-def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Return `NOTHING`, and for each choice of one limit per budget, a usage that reaches these."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
-    made = [NOTHING]
-    for chosen in product(*limits):
+    spends = [NOTHING]
+    for chosen in product(*limits):  # one limit of each budget, and a usage that reaches them
         most = [max([v for n, v in chosen if n == name], default=0) for name in names]
-        made.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
-    return list(dict.fromkeys(made))
+        spends.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
+    every = product((True, False), seen, found, grave, dict.fromkeys(spends))
+    return [Symbol(*each) for each in every]
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:

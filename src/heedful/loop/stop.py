@@ -236,9 +236,8 @@ class NothingMet:
         return "nothing that was asked is met so far" if {*met} == {0} else None
 
 
-RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
-}
+_RULES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+RULES: Mapping[str, Callable[..., StopRule]] = {rule.name: rule for rule in _RULES}
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -306,11 +306,11 @@ class PipelineRun:
                     attempts.undo()
             self._active = True
             if attempts.unstored:
-                self.warn(attempts.unstored)
+                self.say(f"      {attempts.unstored}", logging.WARNING)
             if how := ENDINGS.get(report.action):
                 unjudged = report.status == "not_validated"
                 why = "{} could not be validated" if unjudged else "Max retries reached for {}"
-                self.warn(f"{why.format(stage.name)}, {how}")
+                self.say(f"      {why.format(stage.name)}, {how}", logging.WARNING)
         else:
             of_all = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
@@ -353,10 +353,6 @@ class PipelineRun:
             _log.log(level, "%s", line.strip() if level == logging.WARNING else line)
         if shown:
             print(line, file=stream, flush=True)
-
-    def warn(self, line: str) -> None:
-        """Log a warning, and print it below the line of its stage."""
-        self.say(f"      {line}", logging.WARNING)
 
 
 def _end(report: runs.Report, number: int) -> JournalEntry:

@@ -81,13 +81,6 @@ class Effect:
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
-    def apply(self, state: Any) -> None:
-        """Apply the effect to `state`, which must be as it was before the stage."""
-        for name, value in self.changed.items():
-            put(state, name, value)
-        for name in self.gone:
-            drop(state, name)
-
 
 class Before:
     """The state before a stage, to find the changes of an attempt and to undo them.
@@ -305,7 +298,10 @@ class StageState:
             self._effects[at.attempt] = Effect.of(candidate)
         self.undo()
         tell(self.state, self.stage.name, at.hint)
-        self._effects[at.attempt].apply(self.state)
+        for name, value in self._effects[at.attempt].changed.items():
+            put(self.state, name, value)
+        for name in self._effects[at.attempt].gone:
+            drop(self.state, name)
         self._latest = at.attempt
 
     def undo(self) -> None:
