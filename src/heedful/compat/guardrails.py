@@ -395,8 +395,7 @@ async def process_loop_completion(
     loops, completion = GuardedLoops.of(store), Completion(**content)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
     personas = {"reflection_persona": PERSONA}
-    if orchestrator_persona:
-        personas["orchestrator_persona"] = orchestrator_persona
+    personas |= {"orchestrator_persona": orchestrator_persona} if orchestrator_persona else {}
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
     reflected = view.answer(answers.REFLECTION)
     return {

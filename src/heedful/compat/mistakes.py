@@ -172,6 +172,7 @@ async def retrieve_similar_reflections(
 
 async def has_seen_error_before(error_signature: str, memory_manager: Memory | Any) -> bool:
     """Return whether an error with this signature is stored. Raises InvalidInput, StoreError."""
+    # An error of the store is raised: it never means "not seen".
     return bool(await _with_signature(error_signature, memory_manager, 1, ""))
 
 
