@@ -100,7 +100,7 @@ class RevocationResult:
 
     Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of its loops,
     and in loops of others its first attempt with all that followed. `exposures` counts the lessons
-    in prompts for which it recalled.
+    in prompts for which it recalled. `loop_ids` and `lesson_ids` name at most 50 of them.
     """
 
     examples: int = 0
@@ -111,6 +111,8 @@ class RevocationResult:
     episodes: int = 0
     outcomes: int = 0
     exposures: int = 0
+    loop_ids: tuple[str, ...] = ()
+    lesson_ids: tuple[int, ...] = ()
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
