@@ -6,8 +6,6 @@ provider; of RemoteError, the service that a client calls. NotPassed is no fault
 accepted. Every message says what was wrong, with which value, and what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any

@@ -4,8 +4,6 @@
 between delimiters that they do not contain. `cut_middle` shortens a text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

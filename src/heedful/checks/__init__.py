@@ -18,9 +18,7 @@ _NAMES = {
     "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",
 }
-_HOMES = {
-    name: f"heedful.checks.{home}" for home, names in _NAMES.items() for name in names.split()
-}
+_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 

@@ -5,8 +5,6 @@ record is a line with the nonce of this run and a JSON object. Before the progra
 device replaces file descriptors 0 to 2: the program reads no input, and its output is discarded.
 """
 
-from __future__ import annotations
-
 import builtins
 import fcntl
 import json

@@ -4,8 +4,6 @@ A prompt shows the candidate as data between delimiters, without control charact
 known secrets. The middle of a long candidate is left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -74,11 +72,11 @@ class Role:
             require(written, f"{what} of a role", text, "text that is not empty")
         require(bool(self.directions), f"scores of role {self.name!r}", self.scores, "given")
         reserved = ("reason", "biases", BIAS, "confidence")
+        allowed = f"none of {', '.join(reserved)}"
         for score, side in (*self.scores.items(), (self.verdict, "at_least")):
-            allowed = f"none of {', '.join(reserved)}"
             require(score not in reserved, "name of a score", score, allowed)
-            sides = ("at_least", "at_most")
-            require(side in sides, f"direction of {score!r}", side, "at_least or at_most")
+            known = side in ("at_least", "at_most")
+            require(known, f"direction of {score!r}", side, "at_least or at_most")
 
     @property
     def directions(self) -> dict[str, Direction]:
@@ -95,11 +93,7 @@ class Role:
         share = {"type": "number", "minimum": 0, "maximum": 1}
         keys: dict[str, Any] = {"reason": text_schema(REASON) | {"description": why}}
         if self.tags:
-            bias = {
-                "tag": {"enum": list(self.tags)},
-                "severity": share,
-                "quote": text_schema(QUOTE),
-            }
+            bias = {"tag": {"enum": [*self.tags]}, "severity": share, "quote": text_schema(QUOTE)}
             what = (
                 "a list, empty if there is none, of objects with tag, severity (a number from "
                 "0 to 1) and quote (words of the candidate that show it); the tags are"
@@ -187,12 +181,11 @@ class Judge:
             temperature=self.temperature,
             seed=self.seed,
         )
-        opinion = replace(opinion, usage=usage)
+        findings = opinion.findings
         if shortened := " and ".join(name for name in whole if shown[name] != whole[name]):
             what = f"it was shown {LONGEST:,} characters of {shortened}, without the middle"
-            note = Finding(role.name, what, level="note", severity=0.0)
-            opinion = replace(opinion, findings=(*opinion.findings, note))
-        return opinion
+            findings += (Finding(role.name, what, level="note", severity=0.0),)
+        return replace(opinion, usage=usage, findings=findings)
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""

@@ -3,8 +3,6 @@
 `call` turns the exceptions of these functions into typed errors. `evaluated` judges one candidate.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

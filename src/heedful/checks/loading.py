@@ -1,7 +1,5 @@
 """Make checks from the entries of a task file, such as `{"name": "words", "at_most": 50}`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial, update_wrapper
@@ -100,8 +98,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     try:
         takes.bind_partial(*places, **arguments)
     except TypeError as error:
-        listed = ", ".join(takes.parameters) or "none"
-        allowed = f"some of {listed} ({error})"
+        allowed = f"some of {', '.join(takes.parameters) or 'none'} ({error})"
         raise InvalidInput(f"arguments of check {name!r}", arguments, allowed) from error
     if len(missing) == 2:  # the candidate and the context
         # The copy has the same name and the same `pure`.
@@ -116,8 +113,7 @@ def _refused(field: str, value: object, allowed: str, error: BaseException) -> I
 
 
 def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
-    whose = f"arguments of check {name!r}"
-    failed = partial(_refused, whose, arguments, "arguments that it takes")
+    failed = partial(_refused, f"arguments of check {name!r}", arguments, "arguments that it takes")
     with UserCode(failed, _ANY):
         try:
             check: Check = factory(*places, **arguments)

@@ -5,8 +5,6 @@ the user's files, processes and networks as the system allows. A hostile program
 verdict, and what a system does not offer protects nothing. Run untrusted programs in a container.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json
@@ -77,7 +75,9 @@ class PythonTests:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
             return [text, *(_not_run(step) for step in self.steps if step.test)]
-        found = list(_findings(self, *await _run(self.request, strip_fence(text))))
+        fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
+        program = (fenced[2] or "\n") if fenced else text
+        found = list(_findings(self, *await _run(self.request, program)))
         if found:  # said once
             evidence = f"{found[0].evidence}\n{_FORGED}".lstrip()
             found[0] = replace(found[0], evidence=evidence)
@@ -117,12 +117,6 @@ def python_tests(
     return PythonTests(steps, request | {"seconds": seconds, "memory_mb": memory_mb})
 
 
-def strip_fence(text: str) -> str:
-    """Return the text without one markdown fence around all of it."""
-    fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
-    return (fenced[2] or "\n") if fenced else text
-
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 
@@ -141,9 +135,7 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
     return steps
 
 
-def _statements(
-    body: Sequence[ast.stmt], entry_point: str | None
-) -> Iterator[tuple[int, ast.stmt]]:
+def _statements(body: Sequence[ast.stmt], entry: str | None) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
     The statements inside `check(candidate)` and `test_*()` functions are last; plain calls of these
@@ -162,9 +154,9 @@ def _statements(
         if len(names) > (test.name == "check"):
             what = "a plain function without arguments; check(…) may take the program's function"
             raise InvalidInput("tests", test.name, what)
-        if names and entry_point is None:
+        if names and entry is None:
             raise InvalidInput("entry_point", None, "the name of the function to pass to check(…)")
-        bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
+        bound = ast.parse(f"{names[0]} = {entry}").body if names else []
         yield from ((scope, node) for node in (*bound, *test.body))
 
 
@@ -276,8 +268,8 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
                 sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
                 why = " and ".join(sides) or failure["message"] or "it is false"
                 what = f"`{step.source}` fails: {why}"
-                fix = "change the program so that this holds: "
-                fix += step.source.removeprefix("assert ")
+                holds = step.source.removeprefix("assert ")
+                fix = f"change the program so that this holds: {holds}"
             else:
                 what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
                 what, fix = what.rstrip(": "), _AVOID.format(failure["type"])

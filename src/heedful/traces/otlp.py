@@ -1,7 +1,5 @@
 """Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

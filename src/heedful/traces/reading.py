@@ -1,7 +1,5 @@
 """Read a file of traces: decode its values one at a time, and turn them into episodes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

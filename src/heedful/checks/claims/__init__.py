@@ -4,8 +4,6 @@ Fixed rules find the row and the column of the evidence for each number, and jud
 `passage`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -81,20 +79,15 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
         if claim.verdict == "supported":
             continue
         text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
-        wrong = claim.verdict == "contradicted"
         what, fix = f"{claim.kind} {text} is {claim.verdict}: {claim.why}", "correct it"
         if claim.nearest:
             what += f"; the nearest true value is {claim.nearest}"
             fix = f"write {claim.nearest} for {text}"
             if claim.kind == "comparison":
                 fix = f"correct {text}: it is {claim.nearest}"
-        yield Finding(
-            _NAME,
-            what,
-            f"{fix}, or leave {text} out",
-            level="error" if wrong else unsupported,
-            severity=0.6 if wrong else 0.3,
-            key=f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip(),
-            evidence=f"{paths} = {claim.nearest}" if paths else "",
-            span=claim.span,
-        )
+        fix, level, severity = f"{fix}, or leave {text} out", unsupported, 0.3
+        if claim.verdict == "contradicted":
+            level, severity = "error", 0.6
+        key = f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip()
+        near = f"{paths} = {claim.nearest}" if paths else ""
+        yield Finding(_NAME, what, fix, level, severity, key, evidence=near, span=claim.span)

@@ -29,9 +29,7 @@ DEEPEST = 40
 _TOO_DEEP = (RecursionError, MemoryError)
 _PLAIN = frozenset((float, int, str, bool, type(None)))
 _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
-# The most characters of a name, and the most cells of a word that names rows.
-SHORT = 60
-COMMON = 500
+SHORT, COMMON = 60, 500  # the most characters of a name; the most cells of a word that names rows
 _NAMES = frozenset("name id title model key".split())
 
 
@@ -126,7 +124,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return value
     if hasattr(kind, "columns"):
-        return list(_frame_rows(value))
+        # An index of pandas that names the rows becomes columns.
+        index: Any = getattr(value, "index", None)
+        if index is not None and (index.names != [None] or index.inferred_type != "integer"):
+            value = value.reset_index(drop=not set(index.names).isdisjoint(value.columns))
+        table = _table(value)
+        rows = (row for batch in table.batches(table.columns) for row in zip(*batch, strict=True))
+        return [dict(zip(table.columns, row, strict=True)) for row in rows]
     if hasattr(kind, "keys"):  # a Series, a row of a database
         return dict(value)
     if hasattr(kind, "isoformat"):
@@ -152,17 +156,6 @@ def _table(value: Any) -> tables.Table:
         return tables.open_table(value)
     except tables.TableError as error:
         raise InvalidInput("evidence", type(value), f"{error.fix} ({error.what})") from error
-
-
-def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
-    # An index of pandas that names the rows becomes columns.
-    index: Any = getattr(frame, "index", None)
-    if index is not None and (index.names != [None] or index.inferred_type != "integer"):
-        frame = frame.reset_index(drop=not set(index.names).isdisjoint(frame.columns))
-    table = _table(frame)
-    for batch in table.batches(table.columns):
-        for row in zip(*batch, strict=True):
-            yield dict(zip(table.columns, row, strict=True))
 
 
 def _parse(text: str) -> Any:

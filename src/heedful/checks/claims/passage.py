@@ -1,7 +1,5 @@
 """Split a text into sentences, find their claims, and judge each claim by the evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +12,15 @@ from heedful.checks.claims.words import STOP, WEEKDAYS, Date, Quantity, Token, l
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
-# A sentence with more tokens is split.
-LONGEST = 200
-# The most words of a phrase, and the most tokens that it spans.
-PHRASE = 6
-NEAR = 12
+LONGEST = 200  # a sentence with more tokens is split
+PHRASE, NEAR = 6, 12  # the most words of a phrase, and the most tokens that it spans
 # The least share of the words of a sentence that must be in the evidence. These values agree best
 # with people on 984 texts about data and 376 about prose.
-PROSE = 0.5
-DATA = 0.2
+PROSE, DATA = 0.5, 0.2
 _ENDS = frozenset(".!?;\n。！？")
 _BREAKS = frozenset(("", *".,!?;)[]", *"and but while whereas although which who".split()))
 _OF = frozenset("of is was at : =".split())
-# After these words, a number is a change or a unit.
-_UNBOUND = frozenset("by from to per".split())
+_UNBOUND = frozenset("by from to per".split())  # after these, a number is a change or a unit
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
@@ -215,11 +208,8 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     phrases = [before[:4]] * (low in _OF) + [after or before] * (low not in _UNBOUND)
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
-    for rows, strict in (
-        (sentence.subject(quantity.first), False),
-        (dated, False),
-        (sentence.evidence.singles, True),
-    ):
+    subject, singles = sentence.subject(quantity.first), sentence.evidence.singles
+    for rows, strict in ((subject, False), (dated, False), (singles, True)):
         for phrase in phrases:
             cells = [
                 Cell(value, row, column)
