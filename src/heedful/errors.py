@@ -112,9 +112,9 @@ class NotQuarantined(UsageError):
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
+        why = f"heedful quarantine show {id} shows why"
         super().__init__(
-            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
-            f"heedful quarantine show {id} shows why"
+            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; {why}"
         )
 
 
@@ -142,10 +142,8 @@ class QuotaExceeded(UsageError):
         self.source: str = source
         self.count: int = count
         self.quota: int = quota
-        super().__init__(
-            f"source {_short(source)} would have {count} entries in quarantine, its quota is "
-            f"{quota}; release or reject some first, or raise its quota"
-        )
+        what = f"source {_short(source)} would have {count} entries in quarantine, its quota is "
+        super().__init__(f"{what}{quota}; release or reject some first, or raise its quota")
 
 
 class AccessDenied(HeedfulError):
@@ -188,12 +186,10 @@ class NotPassed(HeedfulError):
         self.result: Any = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
-        wrong, more = "; ".join(result.wrong[:3]), len(result.wrong) - 3
+        wrong, more = "; ".join(result.wrong[:3]) or "nothing was evaluated", len(result.wrong) - 3
         wrong += f" and {more} more" if more > 0 else ""
-        super().__init__(
-            f"not passed after {len(result.loop.attempts)} attempts ({why}): "
-            f"{wrong or 'nothing was evaluated'}; the best candidate is in .result.candidate"
-        )
+        what = f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
+        super().__init__(f"{what}; the best candidate is in .result.candidate")
 
 
 class UserCodeError(HeedfulError):
@@ -211,9 +207,8 @@ class StageFailed(UserCodeError):
         self.stage: str = stage
         self.run: str = run
         again = f"; finished stages are stored, run again with id={run!r}" if run else ""
-        super().__init__(
-            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
-        )
+        what = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
+        super().__init__(f"{what}; fix it{again}")
 
 
 class CheckFailed(UserCodeError):
@@ -256,10 +251,8 @@ class StoreInDoubt(StoreError):
     """The connection was lost during a commit, so the result is unknown; repeat the call."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}: the connection was lost before the commit was acknowledged; make the same "
-            "call again: it does not write twice"
-        )
+        what += ": the connection was lost before the commit was acknowledged"
+        super().__init__(f"{what}; make the same call again: it does not write twice")
 
 
 class RoleRefused(StoreError):
@@ -320,9 +313,9 @@ class Unreachable(RemoteError):
 
     def __init__(self, url: str, what: str, why: str = "") -> None:
         self.url: str = url
-        why = f": {_short(why)}" if why else ""
+        what += f": {_short(why)}" if why else ""
         super().__init__(
-            f"no answer from {url}, {what}{why}; check the address and that the service runs"
+            f"no answer from {url}, {what}; check the address and that the service runs"
         )
 
 

@@ -55,8 +55,7 @@ def limit(seconds: float, memory_mb: float) -> None:
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         # After the soft limit of CPU time comes SIGXCPU; after the hard limit, SIGKILL.
         resource.setrlimit(kind, (min(most, cpu) if name == "CPU" else most, most))
-    # If the parent dies, nothing else ends this process.
-    signal.alarm(cpu)
+    signal.alarm(cpu)  # if the parent dies, nothing else ends this process
 
 
 def refuse(event: str, args: tuple[Any, ...]) -> None:

@@ -7,8 +7,6 @@ Cells mean the same in every format: the text "7" is a number, because CSV has o
 cells, None and NaN are missing. Truth values are not numbers.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -319,7 +317,7 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells) -> tuple[Floats, int, object]:
+def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
     """Return the cells of a column as floats, how many are no numbers, and the first of these.
 
     A missing or wrong cell becomes NaN.

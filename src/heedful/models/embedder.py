@@ -123,8 +123,7 @@ class OpenAIEmbedder:
             async with self._remote.provider() as provider:
                 provider.client.max_retries = self._remote.retries
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
-                # As numbers, because some servers cannot send base64.
-                found = await model.embed(
+                found = await model.embed(  # as numbers, because some servers cannot send base64
                     [replace_surrogates(text) for text in texts],
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
@@ -137,5 +136,4 @@ class OpenAIEmbedder:
         if rows.shape != wanted or not ((lengths > 0) & (lengths < np.inf)).all():
             what = f"answered vectors of shape {rows.shape}, or a vector that is 0 or not finite"
             raise MalformedAnswer(f"{self.name} {what}; expected is the shape {wanted}")
-        unit: list[list[float]] = (rows / lengths).tolist()
-        return unit
+        return cast("list[list[float]]", (rows / lengths).tolist())

@@ -20,12 +20,9 @@ Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 SAID = frozenset({"llm_response", "tool_call"})  # events with words of a model
 Origin = Literal["", "tool", "external"]
-# The source of an episode that was a loop of this installation.
-LOOP = "loop"
-# Characters of a name or an id.
-LONGEST_NAME = 200
-# Levels of arguments and metadata; more deeply nested data become text.
-DEEPEST = 30
+LOOP = "loop"  # the source of an episode that was a loop of this installation
+LONGEST_NAME = 200  # characters of a name or an id
+DEEPEST = 30  # levels of arguments and metadata; more deeply nested data become text
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
 
@@ -249,9 +246,8 @@ def safe_id(id: str) -> str:
 def is_deep(value: Any, levels: int) -> bool:
     """Return True if the data are nested in more than `levels` levels."""
     inner = value.values() if isinstance(value, Mapping) else value
-    return isinstance(value, Mapping | list) and (
-        levels == 0 or any(is_deep(each, levels - 1) for each in inner)
-    )
+    nested = isinstance(value, Mapping | list)
+    return nested and (levels == 0 or any(is_deep(each, levels - 1) for each in inner))
 
 
 def shorten(text: str, most: int) -> str:

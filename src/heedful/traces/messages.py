@@ -1,7 +1,5 @@
 """Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -13,16 +11,7 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
 from heedful.loop.record import check_integer
-from heedful.traces.episode import (
-    ENDED,
-    Episode,
-    Event,
-    Fault,
-    Gathering,
-    Limits,
-    Origin,
-    json_data,
-)
+from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
 
 SPOKEN = {
     **dict.fromkeys(("user", "human"), "user_message"),
@@ -33,8 +22,7 @@ CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 # What an event of heedful's own format may state: it lowers the trust of the event's words.
 ORIGINS = ("tool", "external")
 THOUGHTS = frozenset({"thinking", "reasoning"})
-# Names in requests to reflect on events -> heedful's names.
-ALIASES = {
+ALIASES = {  # names in requests to reflect on events -> heedful's names
     "event_type": "type",
     "event_id": "id",
     "timestamp": "at",
@@ -58,14 +46,15 @@ def message_events(
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
-    origin: Origin = "" if spoken == "llm_response" else "external"
+    own = spoken == "llm_response"
     for part in parts:
         kind = text_field(part, "type")
         if kind in CALLS:
             call, tool = text_field(part, "id"), text_field(part, "name")
             names[call] = tool
             given = arguments_of(first_of(part, "arguments", "input"))
-            events.append(Event("tool_call", "", agent, tool, given, call, origin=origin))
+            event = Event("tool_call", "", agent, tool, given, call)
+            events.append(event if own else replace(event, origin="external"))
         elif kind in ("tool_call_response", "tool_result"):
             call = text_field(part, "tool_use_id") or text_field(part, "id")
             tool = text_field(part, "name") or names.get(call, "")
@@ -147,6 +136,16 @@ def seconds(value: Any) -> float | None:
     if not plain or not 0 <= number < 253_402_300_800:  # the year 10000
         raise InvalidInput("time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z")
     return float(number)
+
+
+@dataclass
+class _Session:
+    gathering: Gathering
+    names: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        self.gathering.add(*chat_events(message, self.names))
 
 
 class EpisodeReader:
@@ -253,16 +252,6 @@ def offered_tools(tools: Any) -> list[str]:
     return [name for tool in objects(declared, "tools") if (name := text_field(tool, "name"))]
 
 
-@dataclass
-class _Session:
-    gathering: Gathering
-    names: dict[str, str] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-
-    def add(self, message: Mapping[str, Any]) -> None:
-        self.gathering.add(*chat_events(message, self.names))
-
-
 class SessionReader(EpisodeReader):
     """Reads sessions of Claude Code: each line is an entry, and each session becomes an episode.
 
@@ -327,17 +316,15 @@ def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> li
         data = json_data(item.get("output"))
         held = data if isinstance(data, Mapping) else {"output": data}
         text, meta = text_of(first_of(held, "output", "content")), held.get("metadata")
-        failed = held.get("success") is False or (
-            isinstance(meta, Mapping) and meta.get("exit_code")
-        )
-        result = {"type": "tool_result", "id": call, "content": text, "is_error": bool(failed)}
+        status = meta.get("exit_code") if isinstance(meta, Mapping) else 0
+        failed = held.get("success") is False or bool(status)
+        result = {"type": "tool_result", "id": call, "content": text, "is_error": failed}
         return message_events("tool", [result], names)
     if kind.endswith("_call"):
         given = first_of(item, "arguments", "input", "action")
         name = text_field(item, "name") or kind
-        return message_events(
-            "assistant", [{"type": "tool_call", "id": call, "name": name, "input": given}], names
-        )
+        asked = {"type": "tool_call", "id": call, "name": name, "input": given}
+        return message_events("assistant", [asked], names)
     return []
 
 

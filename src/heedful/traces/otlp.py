@@ -13,8 +13,7 @@ from heedful.traces.episode import SAID, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
-# The instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`).
-OWN = "heedful"
+OWN = "heedful"  # the instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`)
 CODES: Mapping[Any, str] = {
     **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
     **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),

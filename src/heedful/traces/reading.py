@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from io import BufferedReader, BytesIO, FileIO
 from itertools import count
@@ -16,20 +16,15 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-# A key in the first object of a file -> the format; the first key that is present counts.
-MARKS = {
+MARKS = {  # a key in the first object of a file -> the format; the first key that is present counts
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
     "payload": "codex",
     "type": "claude-code",
 }
-# The line where a value begins (0 if unknown), and the value.
-Values = Iterator[tuple[int, Any]]
 _READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
-FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
-    reader.source: reader for reader in _READERS
-}
+FORMATS: Mapping[str, type[EpisodeReader]] = {reader.source: reader for reader in _READERS}
 
 
 def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
@@ -93,10 +88,11 @@ def _format(value: Any) -> str:
     raise InvalidInput("the first value", value, f"of a known format: an object with {known}")
 
 
-def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
+def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a file, each with the line where it begins (0 if unknown).
 
-    JSON has one value per line; if the first line is not JSON, the whole file is one value.
+    A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value per line;
+    if the first line is not JSON, the whole file is one value.
     """
     if not CONTROLS.isdisjoint(file.peek(4_096)):
         yield 0, _within(most, name, 0, file.read(most + 1))

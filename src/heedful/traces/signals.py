@@ -5,8 +5,6 @@ where the values in the answer first appeared. No step is named as the cause of 
 recorded failures no rule of this kind beats a constant answer (`make quality ONLY=whowhen`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque
@@ -46,12 +44,9 @@ TYPED = 300
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
-# Calls of a tool after a failed call that may be its retry.
-AHEAD = 20
-# Characters of two arguments from which only the parts that differ are shown.
-LONG = 180
-# Characters of a text that are used, at its two ends.
-HEAD, TAIL = 6_000, 2_000
+AHEAD = 20  # calls of a tool after a failed call that may be its retry
+LONG = 180  # characters of two arguments from which only the parts that differ are shown
+HEAD, TAIL = 6_000, 2_000  # characters of a text that are used, at its two ends
 MOST_EVIDENCE = 20  # events that prove one signal
 
 # A result of a call that failed, if its event does not say so: the text begins with an error, or
@@ -59,19 +54,17 @@ MOST_EVIDENCE = 20  # events that prove one signal
 # was chosen on (agent_sessions, dev) it finds 81 % of the failures at 0.1 % false positives; a list
 # of error phrases finds 82 % at 0.4 % there.
 _FAILED = re.compile(
-    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b(?!\.\w|['\"](?! *:))"
-    r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
+    r"(?m)\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
+    r"(?!\.\w|['\"](?! *:))(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     r"|^Traceback \(most recent call last\)"
     r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
-    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b",
-    re.MULTILINE,
+    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b"
 )
 _EXIT_STATUS = re.compile(
-    r"^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
-    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)",
-    re.MULTILINE,
+    r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
+    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
 )
 # A line that names an error. Best is one with the type or code of the error, then one that begins
 # with a word for an error and says what is missing or forbidden.
@@ -85,14 +78,9 @@ _WHY = re.compile(
 )
 _PLACED = re.compile(r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE)
 _PROGRAM = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
-_WORDED = re.compile(
-    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
-)
-# The shapes of an error line in what a command wrote, the most telling first.
-_SHAPES = (
-    re.compile(
-        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
-    ),
+_WORDED = re.compile(r"(?i)[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out")
+_SHAPES = (  # the shapes of an error line in what a command wrote, the most telling first
+    re.compile(r"(?i)(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S"),
     _PROGRAM,
     re.compile(r"\A[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
     re.compile(r"\A(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
@@ -103,11 +91,9 @@ _SHAPES = (
 _MARK = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
 _TIME = re.compile(r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+")
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
-# Error lines of one text, and characters of a line.
-MOST, LONGEST = 200, 1_000
+MOST, LONGEST = 200, 1_000  # error lines of one text, and characters of a line
 SHORT = 40  # in a text with fewer lines, every line may be the error
-# A longer line is worse than one that can be quoted whole.
-LINE = 200
+LINE = 200  # a longer line is worse than one that can be quoted whole
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
 _MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
@@ -116,8 +102,7 @@ _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/)
 PIECE = re.compile(r"[^\s\"'\\]{3,}")  # of a command
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
-# A name has two words or more; a single capital letter may mean anything.
-_NAME = re.compile(
+_NAME = re.compile(  # a name has two words or more; a single capital letter may mean anything
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
 )
 
@@ -167,10 +152,8 @@ def course(episode: Episode) -> Course:
     for call, answer in answered(events).items():
         result[call], act[answer] = answer, call
     known, lower = values(task), task.lower()
-    new = tuple(
-        frozenset(v for v in values(text) - known if v[0].isdigit() or v not in lower)
-        for text in texts
-    )
+    held = (values(text) - known for text in texts)
+    new = tuple(frozenset(v for v in vs if v[0].isdigit() or v not in lower) for vs in held)
     failures = tuple(map(_failure_text, events, roles, texts))
     spoken = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
     last = next((at for at in spoken if new[at]), None)
@@ -292,16 +275,10 @@ def _find_error(failure: str) -> tuple[list[str], int]:
 
 def _rank(line: str, first: bool) -> int:
     """Return how well a line names an error; 0 is best."""
-    stated, why = _STATED.search(line), _WHY.search(line)
-    signs = (
-        _CODED.search(line),
-        stated and why,
-        stated,
-        _PLACED.search(line),
-        first and _PROGRAM.match(line),
-        why,
-        _WORDED.search(line),
-    )
+    patterns = (_CODED, _STATED, _PLACED, _WHY, _WORDED)
+    coded, stated, placed, why, worded = (pattern.search(line) for pattern in patterns)
+    program = first and _PROGRAM.match(line)
+    signs = (coded, stated and why, stated, placed, program, why, worded)
     best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
     return best + 2 * (len(line) > LINE or line.endswith("..."))
 
@@ -337,6 +314,27 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
     return results
 
 
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A sign of a mistake in an episode; `str()` describes it.
+
+    `at` is the position of the decisive event, from 0, and `id` the id of this event or "".
+    `evidence` holds the positions of the events that prove the sign, at most 20, and `evidence_ids`
+    their ids. `strength` is 0..1: how reliable the sign is, not how bad the mistake was.
+    """
+
+    kind: Kind
+    at: int
+    evidence: tuple[int, ...]
+    strength: float
+    words: str
+    id: str = ""
+    evidence_ids: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"event {self.id or self.at}: {self.words}"
+
+
 def repeated_step(
     events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
 ) -> Signal | None:
@@ -361,7 +359,10 @@ def repeated_step(
     for index, event in enumerate(events):
         if event.type in NO_NEWS:
             continue
-        before, key = key, step_key(events, index, results.get(index))
+        before, key, result = key, (), results.get(index)
+        if result is not None:
+            got, arguments = events[result], canonical_json(call_arguments(event))
+            key = event.agent, event.tool, arguments, got.content, got.error
         if run and key and key == before:
             run.append(index)
         elif len(run) >= times:
@@ -376,15 +377,6 @@ def repeated_step(
     return _signal(events, "repeated", (run[1], run, min(1.0, len(run) / 5), words))
 
 
-def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
-    """Return a key for comparing steps, equal for equal steps; () if the result is unknown."""
-    if result is None:
-        return ()
-    event, got = events[call], events[result]
-    arguments = canonical_json(call_arguments(event))
-    return event.agent, event.tool, arguments, got.content, got.error
-
-
 def canonical_json(value: Any) -> str:
     """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
 
@@ -397,27 +389,6 @@ def canonical_json(value: Any) -> str:
         return text if data is None else json.dumps(data, sort_keys=True)
     except (ValueError, TypeError, RecursionError):
         return json.dumps(repr(value))
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """A sign of a mistake in an episode; `str()` describes it.
-
-    `at` is the position of the decisive event, from 0, and `id` the id of this event or "".
-    `evidence` holds the positions of the events that prove the sign, at most 20, and `evidence_ids`
-    their ids. `strength` is 0..1: how reliable the sign is, not how bad the mistake was.
-    """
-
-    kind: Kind
-    at: int
-    evidence: tuple[int, ...]
-    strength: float
-    words: str
-    id: str = ""
-    evidence_ids: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"event {self.id or self.at}: {self.words}"
 
 
 def signals(episode: Episode) -> tuple[Signal, ...]:

@@ -213,8 +213,7 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     )
 
 
-# Bytes of a stored span; each answer of a model repeats its prompt.
-LONGEST = 2**20
+LONGEST = 2**20  # bytes of a stored span; each answer of a model repeats its prompt
 # The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and agents.
 _KEPT = re.compile(
     r"gen_ai\.|openinference\.|llm\.|tool\.|tool_call\.|retrieval\.|input\.|output\.|session\.id"

@@ -1,7 +1,5 @@
 """Index evidence of any shape as rows and tables, with the vocabulary of its subject area."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import json
@@ -52,7 +50,7 @@ class Lexicon:
         require(two, "pairs of a lexicon", self.pairs, "two columns for each name")
 
     @classmethod
-    def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
+    def of(cls, value: "Lexicon | Mapping[str, Any] | None") -> "Lexicon":
         """Return `value` or a Lexicon of its fields, empty for None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
@@ -84,7 +82,7 @@ class Row:
         """Return the finite number in the cell of a column, or None."""
         return _number(self.cells.get(column))
 
-    def named(self, column: str) -> Cell | None:
+    def named(self, column: str) -> "Cell | None":
         """Return the cell of the column with this name, ignoring case; None if it has no number."""
         low = column.casefold()
         path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
