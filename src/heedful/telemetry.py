@@ -87,8 +87,7 @@ _active: list[_Exporter] = []  # the exporter, once `begin` was called
 def begin(*, content: bool = False, tracers: TracerProvider | None = None) -> None:
     """Start exporting to the given provider, or else to OpenTelemetry's global provider.
 
-    With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
-    PackageMissing.
+    With `content`, prompts, answers, queries and findings are exported, too. Raises PackageMissing.
     """
     try:
         from opentelemetry import trace

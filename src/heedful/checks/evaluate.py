@@ -27,8 +27,7 @@ class Context:
     `previous` the candidate of that attempt (None in attempt 1). `data` is the context that the
     caller passed with the task. A generator that samples should use `temperature` and `seed`.
     `examples` are recalled examples as chat turns (user: task, assistant: accepted output),
-    `advice` recalled lessons without an output. `began` is when the loop began, in seconds since
-    1970.
+    `advice` recalled lessons without an output. `began` is the loop's start in seconds since 1970.
     """
 
     task: Any

@@ -122,6 +122,6 @@ def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> 
             raise InvalidInput(field, error.value, error.allowed) from error
         except UsageError as error:
             raise failed(error) from error
-    if not callable(check):
-        raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
+    what, allowed = f"what {name!r} returns", "a check: callable(candidate, context)"
+    require(callable(check), what, check, allowed)
     return check

@@ -34,8 +34,7 @@ TICK = 0.05  # seconds by which the clock of a file system may be late: its tick
 FEW = 10  # the least number of rows for the findings `leakage` and `skill`
 SHUFFLED = 30  # the least number of rows for the finding `shuffled`
 
-Judge = Callable[[Any, Context], Iterator[Finding]]
-"""Yields findings about data, in the context of an attempt."""
+Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,9 +496,8 @@ def predictions(
     values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
     values) and the warnings `skill` (no better than the mean) and `shuffled` (rows seem to be in
     another order). Standard deviations are of the sample (ddof = 1), over the rows with both
-    values. Without rows with both values, and with
-    `actual=None`, only `constant_predictions` (by the mean) and `finite` judge the predictions.
-    `newer_than` works as in `results`. Raises InvalidInput.
+    values; without such rows, or with `actual=None`, only `constant_predictions` (by the mean) and
+    `finite` judge the predictions. `newer_than` works as in `results`. Raises InvalidInput.
     """
     columns = _names("actual", [] if actual is None else [actual])
     columns += _names("predicted", [predicted])

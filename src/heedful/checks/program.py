@@ -90,9 +90,8 @@ def python_tests(
     """Check that the candidate, a Python program, passes `tests`: one finding per failed statement.
 
     `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
-    or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
-    around the program is removed. A test that cannot run is a finding too, so the best program has
-    the fewest findings.
+    or `check(candidate)`, called with the function `entry_point`. One markdown fence around the
+    program is removed. A test that cannot run is a finding too, so the best program has the fewest.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
@@ -138,8 +137,7 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
 def _statements(body: Sequence[ast.stmt], entry: str | None) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements inside `check(candidate)` and `test_*()` functions are last; plain calls of these
-    functions are left out.
+    Statements in `check(candidate)` and `test_*()` come last; plain calls of these are left out.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
@@ -151,11 +149,10 @@ def _statements(body: Sequence[ast.stmt], entry: str | None) -> Iterator[tuple[i
             yield 0, node
     for scope, test in enumerate(tests, 1):
         names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
-        if len(names) > (test.name == "check"):
-            what = "a plain function without arguments; check(…) may take the program's function"
-            raise InvalidInput("tests", test.name, what)
-        if names and entry is None:
-            raise InvalidInput("entry_point", None, "the name of the function to pass to check(…)")
+        what = "a plain function without arguments; check(…) may take the program's function"
+        require(len(names) <= (test.name == "check"), "tests", test.name, what)
+        what = "the name of the function to pass to check(…)"
+        require(not names or entry is not None, "entry_point", None, what)
         bound = ast.parse(f"{names[0]} = {entry}").body if names else []
         yield from ((scope, node) for node in (*bound, *test.body))
 
@@ -285,14 +282,11 @@ def _not_run(step: Step) -> Finding:
 def _finding(
     what: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
-    what, fix, key, evidence = map(_safe, (what, fix, key, "\n".join(trace)[:1000]))
+    texts = (what, fix, key, "\n".join(trace)[:1000])
+    # Escape characters that a store refuses; mask memory addresses, which differ between runs.
+    safe = (t.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") for t in texts)
+    what, fix, key, evidence = (re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text) for text in safe)
     return Finding(_NAME, what, fix, severity=severity, key=key, evidence=evidence)
-
-
-def _safe(text: str) -> str:
-    """Escape characters that a store refuses; mask memory addresses, which differ between runs."""
-    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-    return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 
 
 def _cause(request: Record, state: Record, code: int | None, running: Step | None) -> Finding:

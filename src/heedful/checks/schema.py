@@ -65,8 +65,7 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     candidate that is a dict or list is checked as JSON; an instance of the pydantic model passes.
     Each problem is a finding with a JSON path; at most `MOST` problems are listed. `format` is
     checked if the jsonschema library knows the format, `pattern` without a time limit. Raises
-    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside the
-    schema.
+    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))

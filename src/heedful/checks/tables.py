@@ -1,7 +1,6 @@
 """Read tables in batches from files, data frames, mappings, rows and arrays.
 
-Memory does not grow with the size of a Parquet or CSV file. A `.json` file and a lazy data frame
-are read whole.
+Memory does not grow with a Parquet or CSV file. JSON files and lazy data frames are read whole.
 
 Cells mean the same in every format: the text "7" is a number, because CSV has only text. Empty
 cells, None and NaN are missing. Truth values are not numbers.

@@ -1,7 +1,6 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-In every check, a candidate that is None, not text, empty or longer than `LONGEST` characters is a
-finding.
+Always, a candidate that is None, not text, empty or longer than `LONGEST` characters is a finding.
 """
 
 import json
@@ -153,8 +152,7 @@ def equals(expected: str) -> TextCheck:
 
     Any run of whitespace counts as one space; whitespace at the ends is ignored. Full-width digits,
     ligatures and similar characters count as plain characters. The finding does not show
-    `expected`, so that a model cannot copy it. Raises InvalidInput if `expected` is not text or is
-    empty.
+    `expected`, so a model cannot copy it. Raises InvalidInput if `expected` is empty or not text.
     """
     fine = isinstance(expected, str) and expected.strip() != ""
     require(fine, "expected", expected, "text that is not empty")

@@ -33,10 +33,9 @@ def open_model(
 ) -> Model:
     """Return the model called `name`; `FORMS` shows the possible names. Close it after use.
 
-    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` is
-    for models on the network. `timeout` limits each call, in seconds; None means 120 s on the
-    network and no limit otherwise. Weights are fetched and loaded at the first call. Raises
-    UnknownName, InvalidInput.
+    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
+    models on the network. `timeout` limits each call, in seconds; None is 120 s on the network and
+    else no limit. Weights are fetched at the first call. Raises UnknownName, InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":

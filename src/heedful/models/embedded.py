@@ -33,10 +33,9 @@ class Embedded:
 
     `name` is `embedded`, `embedded:NAME` with a name on the list in `heedful.models.weights`, or
     `embedded:/path/file.gguf`. The first call fetches the weights into the folder `cache` and loads
-    them. The default of `threads` is the number of cores minus 1. `context` is in tokens; it is at
-    most the context with which the model was trained. `timeout` limits each call, in seconds, not
-    counting the download. At temperature 0, equal calls give equal answers. Raises UnknownName,
-    InvalidInput.
+    them. The default of `threads` is the number of cores minus 1. `context` is in tokens, at most
+    those with which the model was trained. `timeout` limits each call, in seconds, but no download.
+    At temperature 0, equal calls give equal answers. Raises UnknownName, InvalidInput.
     """
 
     def __init__(

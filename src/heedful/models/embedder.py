@@ -89,9 +89,8 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
 class OpenAIEmbedder:
     """An embedding model behind an OpenAI-compatible endpoint.
 
-    `dimensions` is the number of components of a vector. Without `url`, the endpoint is OpenAI's.
-    Without `api_key`, the client library looks for a key. `timeout` limits each call, in seconds.
-    Raises InvalidInput.
+    `dimensions` is the length of a vector. Without `url`, the endpoint is OpenAI's; without
+    `api_key`, the library looks for one. `timeout` limits a call, in seconds. Raises InvalidInput.
     """
 
     def __init__(

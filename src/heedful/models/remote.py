@@ -53,9 +53,8 @@ _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
 class Remote:
     """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
 
-    Without `api_key`, the provider's library looks for a key. `timeout` limits each call, in
-    seconds, including its `retries` after a refused connection or a busy server. Raises
-    InvalidInput.
+    Without `api_key`, the provider's library looks for a key. `timeout` limits a call, in seconds,
+    including its `retries` after a refused connection or a busy server. Raises InvalidInput.
     """
 
     retries = 2

@@ -128,9 +128,8 @@ class Limits:
     """How much of a file is read; each limit is at least 1, `content` at least 400.
 
     `events`: events of one episode; of a longer episode, only the first and the last. `content`:
-    characters of every text; a longer text is cut in the middle, with a mark that counts the
-    missing characters. `bytes`: bytes of one line, or of a file that is one document; more is an
-    error.
+    characters of every text; a longer text is cut in the middle, with a mark that counts what is
+    missing. `bytes`: bytes of one line, or of a file that is one document; more is an error.
     """
 
     events: int = 10_000
@@ -175,9 +174,8 @@ class Gathering:
         """Return the episode; without a `task` the first user message is the task.
 
         `by_time` sorts the events by time; an event without a time stays behind the event before
-        it. If `outcome` is None, the outcome follows from the events: with a `fault`, or with an
-        error as the last event, it is error (timeout if the error code says so), else partial,
-        never success.
+        it. If `outcome` is None, the outcome follows from the events, and is never success: with a
+        `fault` or a last event that failed, it is error (or timeout, by the code), else partial.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]

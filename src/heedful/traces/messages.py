@@ -10,7 +10,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
-from heedful.loop.record import check_integer
+from heedful.loop.record import check_integer, require
 from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
 
 SPOKEN = {
@@ -168,8 +168,7 @@ class EpisodeReader:
         gathering = Gathering(self._limits, self.source)
         gathering.add(*map(_event, objects(given["events"], "events")))
         outcome, tools = given.get("outcome"), given.get("tools")
-        if outcome is not None and outcome not in ENDED:
-            raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
+        require(outcome in (None, *ENDED), "outcome", outcome, f"one of {', '.join(ENDED)}")
         tools = [] if tools is None else tools
         if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
             raise InvalidInput("tools", tools, "a list of names")
@@ -360,13 +359,11 @@ def _event(value: Mapping[str, Any]) -> Event:
     if isinstance(error, Mapping):
         error, code = text_field(error, "message"), text_field(error, "code")
     meta, arguments, origin = (given.get(name) for name in ("meta", "arguments", "origin"))
-    if meta is not None and not isinstance(meta, Mapping):
-        raise InvalidInput("meta", meta, "an object")
+    require(isinstance(meta, Mapping | None), "meta", meta, "an object")
     known = Event.__dataclass_fields__.keys() - ({"origin"} if origin not in ORIGINS else set())
     more = {name: held for name, held in given.items() if name not in known and held is not None}
     kind = text_field(given, "type")
-    if not kind:
-        raise InvalidInput("type of an event", given.get("type"), "text, such as tool_call")
+    require(kind, "type of an event", given.get("type"), "text, such as tool_call")
     plain = arguments is None or isinstance(arguments, str | Mapping)
     return Event(
         kind,

@@ -191,8 +191,7 @@ class Step:
     """The step that a span records: its input and output events, and its error.
 
     `kind` is "model" for a call of a model, "tool" for a call of a tool, "around" for an agent or a
-    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970 (0 if
-    unknown).
+    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970, or 0.
     """
 
     id: str
@@ -233,7 +232,13 @@ def step_of(span: Span) -> Step:
         step.inputs = _inferred_events(step, held, "input", "user")
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
-        _add_genai(step, held)
+        with suppress(InvalidInput):
+            step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
+        instructions = json_data(held.get("gen_ai.system_instructions"))
+        if instructions is not None:
+            step.inputs += _events([{"parts": instructions}], "system")
+        step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
+        step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     asked = by if span.parent or kind == "tool" else ""
     step.inputs = tuple(
         replace(one, origin="external" if kind != "tool" and one.type in SAID else asked)
@@ -283,16 +288,6 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
         content = text_of(result)
         response = Event("tool_response", content, "", tool, None, call, message, code=code)
         step.outputs = (response,)
-
-
-def _add_genai(step: Step, held: Attributes) -> None:
-    with suppress(InvalidInput):
-        step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
-    instructions = json_data(held.get("gen_ai.system_instructions"))
-    if instructions is not None:
-        step.inputs += _events([{"parts": instructions}], "system")
-    step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
-    step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
 
 
 def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tuple[Event, ...]:

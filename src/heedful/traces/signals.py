@@ -14,12 +14,11 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
 from heedful.lessons.action import command_of
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import NETWORK, RUN, find_quotations, sources_of
 from heedful.lessons.words import count_common
-from heedful.loop.record import clean
+from heedful.loop.record import check_integer, clean, require
 from heedful.traces.episode import (
     LATE,
     SAID,
@@ -349,10 +348,10 @@ def repeated_step(
     >>> str(repeated_step(5 * step))
     'event 2: look: the same arguments and the same result 5 times in a row'
     """
-    if not isinstance(times, int) or times < 2:
-        raise InvalidInput("times", times, "an integer of at least 2")
-    if isinstance(polls, str):
-        raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
+    check_integer("times", times, 2)
+    require(
+        not isinstance(polls, str), "polls", polls, "a collection of tool names, such as a list"
+    )
     results = answered(events)
     run: list[int] = []
     key: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-Fixed rules find the row and the column of the evidence for each number, and judge each claim (see
-`passage`).
+Fixed rules find row and column of the evidence for each number, and judge each claim (`passage`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +23,9 @@ def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[C
     """Return the claims of a text, in order, each with its verdict according to the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or an `Evidence` object, which can be used for many texts. The words
-    around a number name its rows and columns; the number is supported if a value in one of these
-    cells rounds to it. `lexicon` is the vocabulary of a subject area. No model is asked. Raises
-    InvalidInput.
+    value" lines or prose) or an `Evidence`, which can be used for many texts. The words around a
+    number name its rows and columns; the number is supported if a value in one of these cells
+    rounds to it. `lexicon` is the vocabulary of a subject. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -41,8 +39,7 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
     """Return a function `(candidate, state)` that returns `source` as indexed evidence.
 
-    If `source` is itself such a function, its result is indexed at each call. Otherwise the
-    evidence is indexed only once.
+    If `source` is itself such a function, its result is indexed at each call, else only once.
     """
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)

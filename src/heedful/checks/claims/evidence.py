@@ -36,10 +36,9 @@ class Lexicon:
     """The words that texts about one subject use for the columns and rows of their evidence.
 
     `synonyms` maps a word of a text to the word that the evidence or plain English uses: {"boards":
-    "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
-    numbers are written together before that name, as in "3 of 5 free throws"; the name "" is for
-    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `pairs` uses the column
-    names of the evidence.
+    "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns of the
+    evidence whose numbers are written together before that name, as in "3 of 5 free throws"; the
+    name "" is for two numbers in parentheses, as in "(7 - 2)", after the name of a row.
     """
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
@@ -297,8 +296,8 @@ class Evidence:
     """Indexed evidence of any shape; build it once for many texts.
 
     Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
-    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing if a data frame is given
-    but narwhals is not installed.
+    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for a frame if narwhals
+    is not installed.
 
     `words` are the stems of all words, `numbers` all numbers, sorted; both include those in column
     names. `labels` are only the numbers in column names. `singles` are the rows of tables with only

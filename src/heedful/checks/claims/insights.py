@@ -42,8 +42,7 @@ _PREDICTION = re.compile(r"(?i)(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecas
 _ACTUAL = frozenset("actual actuals y target label truth true observed gold".split())
 _NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)""")
 _KIND = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column" with the names after it or the name before it. A name is in quotes or has
-# underscores.
+# A word like "column", with names after it or one before it, in quotes or with underscores.
 _COLUMN = re.compile(
     rf"\b{_KIND}\s+(?:{_NAME.pattern})(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
     rf"|(?:{_NAME.pattern})\s+{_KIND}\b"

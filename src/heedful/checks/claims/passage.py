@@ -109,9 +109,13 @@ class Sentence:
         """Return the words from `first` on (`step` -1: backwards), up to a break or a number."""
         found: list[str] = []
         for at in range(first, first + step * NEAR, step):
-            if at in self._numbered or self.low(at) in _BREAKS:
+            low = self.low(at)
+            if at in self._numbered or low in _BREAKS:
                 break
-            found += _parts(self.low(at))
+            if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
+                found += split_name(low)
+            elif low[0].isalnum():
+                found.append(low)
         return tuple(found[:PHRASE])
 
     def subject(self, at: int) -> list[Row]:
@@ -126,13 +130,6 @@ class Sentence:
         tables = {row.table for row in before[-1].rows}
         others = [m for m in before if tables.isdisjoint(row.table for row in m.rows)]
         return list(dict.fromkeys(row for m in [before[-1], *others[-1:]] for row in m.rows))
-
-
-def _parts(low: str) -> Sequence[str]:
-    """Split a word with digits into parts ("q1" into "q" and "1"); a sign has no parts."""
-    if low[0].isalpha() and any(map(str.isdigit, low)):
-        return split_name(low)
-    return (low,) if low[0].isalnum() else ()
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
