@@ -333,9 +333,8 @@ def _issued() -> list[tuple[str, str]]:
     forms = _ISSUED.strip()
     for name, chars in _CLASSES.items():
         forms = forms.replace(f"\\{name}", chars)
-    return [
-        (kind, one) for kind, *own in map(str.split, re.split(r"\n(?! )", forms)) for one in own
-    ]
+    issuers = map(str.split, re.split(r"\n(?! )", forms))
+    return [(kind, form) for kind, *own in issuers for form in own]
 
 
 @cache

@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from math import hypot
-from typing import Any
+from typing import Any, Unpack
 
 from heedful.errors import ModelError
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.models.contract import Answer, Message
+from heedful.models.call import DEFAULTS
+from heedful.models.contract import Answer, Message, Options
 
 Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
 
@@ -28,20 +29,11 @@ class ScriptedModel:
         self.prompts: list[tuple[Message, ...]] = []
         self.settings: list[Mapping[str, Any]] = []
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Answer:
+    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
         """Return the next line of the script. Raises ModelError after the last line."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
-        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
-        self.settings.append({"schema": schema, **settings})
+        self.settings.append({**DEFAULTS, **options})
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if not self._lines or (index >= len(self._lines) and not self._forever):

@@ -94,10 +94,8 @@ class Role:
         keys: dict[str, Any] = {"reason": text_schema(REASON) | {"description": why}}
         if self.tags:
             bias = {"tag": {"enum": [*self.tags]}, "severity": share, "quote": text_schema(QUOTE)}
-            what = (
-                "a list, empty if there is none, of objects with tag, severity (a number from "
-                "0 to 1) and quote (words of the candidate that show it); the tags are"
-            )
+            what = "a list, empty if there is none, of objects with tag, severity (a number from "
+            what += "0 to 1) and quote (words of the candidate that show it); the tags are"
             what += "".join(f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items())
             keys["biases"] = {"type": "array", "items": closed_object(bias), "description": what}
         keys |= dict.fromkeys(self.scores, share | {"description": "a number from 0 to 1"})
@@ -294,8 +292,7 @@ def critic(
     record.check_number("temperature", temperature, 0, 1.5)
     record.check_integer("seed", seed, 0)
     judge: Any = open_judge(model) if isinstance(model, str) else model
-    usable = isinstance(judge, Model)
-    require(usable, f"model of role {role.name!r}", model, "a Model or its name")
+    require(isinstance(judge, Model), f"model of role {role.name!r}", model, "a Model or its name")
     return Critic((Judge(role, judge, goal, temperature, seed),), f"critic {role.name}")
 
 
@@ -310,7 +307,7 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     low confidence moves the mean of a member towards 0.5. If a member raises an exception, the
     other calls are cancelled. Raises InvalidInput, UnknownName.
     """
-    some = isinstance(members, Sequence) and len(members) > 0
+    some = isinstance(members, Sequence) and members
     require(some, "members", members, "a list of critics, one or more")
     made = [member if isinstance(member, Critic) else critic(**member) for member in members]
     return Critic(tuple(judge for member in made for judge in member.judges), "critics")

@@ -119,7 +119,6 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-_TEXTS = ("check", "message", "fix", "evidence", "key")
 _ANSWER = "Finding objects or texts, True or False; to give a score, an Evaluation"
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
@@ -169,8 +168,6 @@ async def evaluated(
             usage += found.usage
             preference += found.preference
             share = found.met
-        elif not listed:
-            share = 1.0
         else:
             share = max(0.0, 1 - sum(finding.level == "error" for finding in listed) / asks)
         if share is not None:
@@ -250,7 +247,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 def _safe(finding: Finding) -> Finding:
     """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
-    texts = {name: getattr(finding, name) for name in _TEXTS}
+    texts = {name: getattr(finding, name) for name in "check message fix evidence key".split()}
     clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)
 

@@ -90,8 +90,7 @@ def _length(unit: str, size: Callable[[str], int], at_least: int, at_most: int |
     check_integer("at_least", at_least, 0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
-    bounded = bool(at_least) or at_most is not None
-    require(bounded, "at_least", at_least, "above 0 if there is no at_most")
+    require(at_least or at_most is not None, "at_least", at_least, "above 0 if there is no at_most")
 
     def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
@@ -127,8 +126,7 @@ def excludes(*needles: str) -> TextCheck:
 def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
     require(bool(needles), "needles", needles, "one text or more: it is required")
     for needle in needles:
-        given = isinstance(needle, str) and needle != ""
-        require(given, "needles", needle, "text that is not empty")
+        require(isinstance(needle, str) and needle, "needles", needle, "text that is not empty")
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         hay = text.casefold()
@@ -154,7 +152,7 @@ def equals(expected: str) -> TextCheck:
     ligatures and similar characters count as plain characters. The finding does not show
     `expected`, so a model cannot copy it. Raises InvalidInput if `expected` is empty or not text.
     """
-    fine = isinstance(expected, str) and expected.strip() != ""
+    fine = isinstance(expected, str) and expected.strip()
     require(fine, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
@@ -201,8 +199,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     a long text), the check returns an awaitable and matches in a separate process; more than
     `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does not compile.
     """
-    given = isinstance(pattern, str) and pattern != ""
-    require(given, "pattern", pattern, "text that is not empty")
+    require(isinstance(pattern, str) and pattern, "pattern", pattern, "text that is not empty")
     require(isinstance(fix, str), "fix", fix, "text")
     require(isinstance(full, bool), "full", full, "true or false")
     try:

@@ -151,10 +151,8 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise ModelTimeout(
-            f"model {name!r} gave no answer within {seconds:g} s; "
-            "raise the timeout or lower max_tokens"
-        ) from error
+        what = f"model {name!r} gave no answer within {seconds:g} s"
+        raise ModelTimeout(f"{what}; raise the timeout or lower max_tokens") from error
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:

@@ -159,10 +159,9 @@ class Embedded:
             text = choice["message"]["content"] or ""
             return Answer(text, usage.lasting(reply["seconds"]), finish)
         if error.get("type") == "exceed_context_size_error":
-            raise PromptTooLong(
-                f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
-            )
+            what = f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
+            what += f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
+            raise PromptTooLong(what)
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 

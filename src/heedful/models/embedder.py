@@ -128,10 +128,8 @@ class OpenAIEmbedder:
                     settings={"extra_body": {"encoding_format": "float"}},
                 )
             rows = np.array(found.embeddings, np.float64)
-        lengths, wanted = (
-            np.linalg.norm(rows, axis=-1, keepdims=True),
-            (len(texts), self.dimensions),
-        )
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+        wanted = (len(texts), self.dimensions)
         if rows.shape != wanted or not ((lengths > 0) & (lengths < np.inf)).all():
             what = f"answered vectors of shape {rows.shape}, or a vector that is 0 or not finite"
             raise MalformedAnswer(f"{self.name} {what}; expected is the shape {wanted}")

@@ -174,17 +174,10 @@ class EpisodeReader:
             raise InvalidInput("tools", tools, "a list of names")
         omitted = 0 if given.get("omitted") is None else given["omitted"]
         check_integer("omitted", omitted, 0)
-        episode = gathering.episode(
-            task=text_field(given, "task") if "task" in given else None,
-            outcome=outcome,
-            fault=_fault(first_of(given, "fault", "error")),
-            tools=tools,
-            omitted=omitted,
-            goal=text_field(given, "goal"),
-            id=text_field(given, "id"),
-            session=text_field(given, "session"),
-        )
-        return [episode]
+        names = ("task", "goal", "id", "session") if "task" in given else ("goal", "id", "session")
+        about: dict[str, Any] = {name: text_field(given, name) for name in names}
+        about |= {"outcome": outcome, "tools": tools, "omitted": omitted}
+        return [gathering.episode(fault=_fault(first_of(given, "fault", "error")), **about)]
 
     def finish(self) -> list[Episode]:
         """Return the other episodes, which are complete at the end of the file."""

@@ -137,19 +137,14 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
     require(isinstance(status, Mapping), "status", status, "an object with a code")
     code = status.get("code")
     pairs = objects(given.get("events"), "events")
-    span = Span(
-        text_field(given, "traceId"),
-        text_field(given, "spanId"),
-        text_field(given, "parentSpanId"),
-        text_field(given, "name"),
-        _integer(given, "startTimeUnixNano"),
-        _integer(given, "endTimeUnixNano"),
-        _attributes(given.get("attributes")),
-        CODES.get(code, "") if isinstance(code, int | str) else "",
-        text_field(status, "message"),
-        [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
-        _integer(given, "flags", "bits") & 0x300 == 0x300,  # its parent is remote (OTLP 1.1)
-    )
+    texts = ("traceId", "spanId", "parentSpanId", "name")
+    trace, id, parent, name = (text_field(given, key) for key in texts)
+    start, end = (_integer(given, key) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    attributes, message = _attributes(given.get("attributes")), text_field(status, "message")
+    known = CODES.get(code, "") if isinstance(code, int | str) else ""
+    events = [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs]
+    remote = _integer(given, "flags", "bits") & 0x300 == 0x300  # its parent is remote (OTLP 1.1)
+    span = Span(trace, id, parent, name, start, end, attributes, known, message, events, remote)
     # heedful's own spans only connect a trace.
     return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 

@@ -191,7 +191,6 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return type, content, error, tool and arguments of an event, for comparison."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 

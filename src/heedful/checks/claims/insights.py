@@ -64,14 +64,12 @@ def insights(metrics: Any = OMITTED, columns: Any = OMITTED, results: Any = OMIT
     "feature", and words such as "predicts". Sentences with a word such as "no" or "if" but no
     number cite no metric and no prediction. Raises InvalidInput without any argument.
     """
-    values = [value for value in (metrics, columns, results) if value is not OMITTED]
+    given = (metrics, columns, results)
+    values = [value for value in given if value is not OMITTED]
     require(bool(values), "metrics", None, "given, or columns or results")
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        has, names, saved = (
-            value(text, context.data) if callable(value) else value
-            for value in (metrics, columns, results)
-        )
+        has, names, saved = (v(text, context.data) if callable(v) else v for v in given)
         if isinstance(has, Mapping):  # a metric without a value does not count
             empty = [n for n, v in has.items() if v is None or (isinstance(v, float) and isnan(v))]
             has = {name: value for name, value in has.items() if name not in empty}
