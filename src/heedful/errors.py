@@ -272,10 +272,7 @@ class ModelUnavailable(ModelError):
 
 
 class WeightsError(ModelUnavailable):
-    """Weights could not be fetched, or their bytes are wrong.
-
-    `tried` has one line for each source, in the order they were tried.
-    """
+    """Weights were not fetched, or their bytes are wrong; `tried` has a line for each source."""
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
         self.name: str = name
@@ -289,10 +286,7 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The answer of the model is not what was asked for; `answer` is its text.
-
-    `usage` is the Usage of the call, None if unknown.
-    """
+    """The answer is not what was asked for: `answer` is its text, `usage` its Usage or None."""
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer

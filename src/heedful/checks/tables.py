@@ -317,10 +317,7 @@ def to_number(cell: Any) -> float | None:
 
 
 def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
-    """Return the cells of a column as floats, how many are no numbers, and the first of these.
-
-    A missing or wrong cell becomes NaN.
-    """
+    """Return cells as floats, NaN if missing or wrong, the number of wrong ones, and the first."""
     import numpy as np
 
     if isinstance(cells, np.ndarray):

@@ -10,14 +10,8 @@ from heedful.models.contract import Embedder, Model, Progress
 __all__ = ["FORMS", "open_embedder", "open_model"]
 
 FORMS = (
-    "embedded",
-    "embedded:smollm2",
-    "embedded:/path/to/file.gguf",
-    "openai:NAME",
-    "anthropic:NAME",
-    "google:NAME",
-    "http://127.0.0.1:8000/v1#NAME",
-    "module:function",
+    *("embedded", "embedded:smollm2", "embedded:/path/to/file.gguf", "openai:NAME"),
+    *("anthropic:NAME", "google:NAME", "http://127.0.0.1:8000/v1#NAME", "module:function"),
 )
 
 

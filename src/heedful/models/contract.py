@@ -23,10 +23,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text of a model's answer and its usage.
-
-    `finish` is "stop" if the answer is complete and "length" if `max_tokens` cut it off.
-    """
+    """An answer's text, its usage, and `finish`: "length" if `max_tokens` cut it off."""
 
     text: str
     usage: Usage = Usage(calls=1)

@@ -3,8 +3,6 @@
 Each call opens a new connection and keeps no state, so calls may come from any event loop.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -41,9 +39,7 @@ _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ModelRateLimitError": _BUSY,
     "ModelQuotaExceededError": _BUSY,
     "ModelUnavailableError": _BUSY,
-    "ModelServerError": _FAILED,
-    "ModelRequestRejectedError": _FAILED,
-    "ModelHTTPError": _FAILED,
+    **dict.fromkeys("ModelServerError ModelRequestRejectedError ModelHTTPError".split(), _FAILED),
     "ModelAPIError": _GARBAGE,  # not a subclass: a body that is not JSON
     "UnexpectedModelBehavior": _GARBAGE,
     "RuntimeError": _FAILED,
@@ -129,10 +125,7 @@ class Remote:
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Limit the time of the body of `async with`; turn the library's errors into ModelErrors.
-
-        `wanted` names the expected answer in errors.
-        """
+        """Limit the body's time; turn the library's errors into ModelErrors that name `wanted`."""
         try:
             async with call.time_limit(self._timeout, self.name):
                 yield
@@ -143,7 +136,7 @@ class Remote:
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise self._typed(error, wanted) from error
 
-    def provider(self, **options: Any) -> Provider[Any]:
+    def provider(self, **options: Any) -> "Provider[Any]":
         """Return the library's provider, an async context manager that closes its connections."""
         if self._url:  # never send the key of OpenAI to another server
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -155,7 +148,7 @@ class Remote:
         opens: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
         return opens(api_key=self._key)
 
-    def _open(self) -> ProviderModel:
+    def _open(self) -> "ProviderModel":
         if not self._url:
             from pydantic_ai.models import infer_model
 
@@ -183,7 +176,7 @@ class Remote:
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
 
 
-def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
+def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":
     from pydantic_ai import messages as theirs
 
     parts = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}

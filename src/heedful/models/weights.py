@@ -97,10 +97,7 @@ def known() -> tuple[Weights, ...]:
 
 
 def find(name: str) -> Weights:
-    """Return the weights for a short name or a name on the list, with or without `embedded:`.
-
-    Raises UnknownName.
-    """
+    """Return the weights by short name or name, with or without `embedded:`. Raises UnknownName."""
     by_name = {weights.name: weights for weights in known()}
     key = SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:

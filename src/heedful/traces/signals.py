@@ -550,10 +550,7 @@ def only_text(event: Event) -> str:
 
 
 def likeness(one: str, other: str) -> float:
-    """Return the share of words that two calls have in common, or 0 if it is below a half.
-
-    In short calls, similar words count as equal.
-    """
+    """Return the share of equal words (in short calls also similar ones), 0 if below a half."""
     words, others = (set(_WORD.findall(text.lower())) for text in (one, other))
     lost, new = words - others, others - words
     near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0

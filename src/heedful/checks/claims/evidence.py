@@ -138,10 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def column_names(value: Any) -> Sequence[str]:
-    """Return the column names of a data frame or of rows; of other names, return these.
-
-    Raises InvalidInput, PackageMissing.
-    """
+    """Return the columns of a frame or of rows, or the given names. Raises as `Evidence` does."""
     plain = not hasattr(type(value), "columns") and not isinstance(value, Mapping)
     if plain and not any(isinstance(name, Mapping) for name in value):
         return [str(name) for name in value]
