@@ -78,8 +78,7 @@ class LineError(UsageError):
         self.path: str = path
         self.line: int = line
         self.what: str = what
-        where = f"{path}:{line}" if line else path
-        super().__init__(f"{where}: {what}")
+        super().__init__(f"{path}:{line}: {what}" if line else f"{path}: {what}")
 
 
 class TraceFileError(LineError):

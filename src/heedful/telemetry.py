@@ -105,8 +105,7 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
     """Open a span for a job."""
     if not _active:
         return nullcontext()
-    attributes = _own(task=name, tenant=tenant, project=project)
-    return _active[0].span(f"heedful.task {name}", attributes)
+    return _active[0].span(f"heedful.task {name}", _own(task=name, tenant=tenant, project=project))
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -156,7 +155,6 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
 
     exporter, span, decision = _active[0], get_current_span(), _decision(verdict)
     span.set_attributes(decision)
-    passed = decision["heedful.passed"]
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation is not None:
         why = {}
@@ -165,7 +163,7 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
             why = {"gen_ai.evaluation.explanation": redact(messages)[:LONGEST]}
         given = evaluation.scores.items()
         scores = {name: {"gen_ai.evaluation.score.value": value} for name, value in given}
-        label = {"gen_ai.evaluation.score.label": "pass" if passed else "fail"}
+        label = {"gen_ai.evaluation.score.label": "pass" if decision["heedful.passed"] else "fail"}
         for name, score in (scores or {"heedful": {}}).items():
             named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
             span.add_event("gen_ai.evaluation.result", named)

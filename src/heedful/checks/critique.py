@@ -343,12 +343,10 @@ async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
     The pairs come with heedful. The better answer must score better by `APART`; a malformed answer
     is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
     """
-    pairs = files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
-    for pair in json.loads(pairs):
+    for pair in json.loads(files("heedful.checks").joinpath("calibration.json").read_text("utf-8")):
         (judge,) = critic(pair["role"], model, pair.get("goal", "")).judges
         at, right = Context(pair["task"], data=pair.get("context")), False
         with suppress(MalformedAnswer):
             better, worse = [await judge.opinion(pair[key], at) for key in ("better", "worse")]
-            gain = judge.goodness(better.scores) - judge.goodness(worse.scores)
-            right = round(gain, 3) >= APART
+            right = round(judge.goodness(better.scores) - judge.goodness(worse.scores), 3) >= APART
         yield pair["role"], right

@@ -1,7 +1,4 @@
-"""Call functions of the user, such as checks and evaluators.
-
-`call` turns the exceptions of these functions into typed errors. `evaluated` judges one candidate.
-"""
+"""Call functions of the user, such as checks and evaluators, and judge one candidate by them."""
 
 import asyncio
 import inspect

@@ -79,10 +79,7 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Return the check that `factory` makes from the arguments. Raises InvalidInput.
-
-    A `factory` that requires two more arguments is itself the check, with `arguments` bound.
-    """
+    """Return the check that `factory` makes from the arguments, as `load`. Raises InvalidInput."""
     try:
         takes = signature(factory)
     except (TypeError, ValueError) as error:  # some functions written in C have no signature

@@ -1,8 +1,7 @@
 """Run a candidate that is a Python program with tests; each failed test is a finding.
 
-The program runs in a separate process with limits on time, memory and files, and as far apart from
-the user's files, processes and networks as the system allows. A hostile program can still forge the
-verdict, and what a system does not offer protects nothing. Run untrusted programs in a container.
+The program runs in a process with limits, as far apart from the user's files, processes and
+networks as the system allows. This is no complete sandbox: run untrusted programs in a container.
 """
 
 import ast
@@ -79,8 +78,7 @@ class PythonTests:
         program = (fenced[2] or "\n") if fenced else text
         found = list(_findings(self, *await _run(self.request, program)))
         if found:  # said once
-            evidence = f"{found[0].evidence}\n{_FORGED}".lstrip()
-            found[0] = replace(found[0], evidence=evidence)
+            found[0] = replace(found[0], evidence=f"{found[0].evidence}\n{_FORGED}".lstrip())
         return found
 
 
@@ -239,8 +237,7 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             code = await asyncio.shield(process.wait())
     finally:
         # Python cannot remove folders that are nested a thousand deep.
-        remove = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
-        await asyncio.shield(remove)
+        await asyncio.shield(asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False))
     start = f"{nonce} ".encode()
     lines = bytes(output).split(b"\n")[:-1]  # the last line may be incomplete
     records = [json.loads(line[len(start) :]) for line in lines if line.startswith(start)]

@@ -79,10 +79,7 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check that the text has from `at_least` to `at_most` characters (Unicode code points).
-
-    Raises InvalidInput without any bound, or for bounds that no text can meet.
-    """
+    """Check that the text has from `at_least` to `at_most` characters (code points), as `words`."""
     return _length("characters", len, at_least, at_most)
 
 
@@ -117,8 +114,7 @@ def contains(*needles: str) -> TextCheck:
 def excludes(*needles: str) -> TextCheck:
     """Check that no needle occurs in the text, ignoring case.
 
-    Each needle that occurs is a finding with its first position. Raises InvalidInput without
-    needles or for an empty needle.
+    Each needle that occurs is a finding with its first position. Raises what `contains` raises.
     """
     return _occurrence("excludes", needles)
 

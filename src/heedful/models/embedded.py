@@ -96,8 +96,7 @@ class Embedded:
             "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
         if schema is not None:
-            wanted = {"schema": schema}
-            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+            request["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
         if find_spec("xllamacpp") is None:
             what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             raise ModelUnavailable(what)

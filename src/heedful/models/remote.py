@@ -115,8 +115,7 @@ class Remote:
         # In US dollars, by the library's price list; 0 for models that are not on the list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
-        seconds = time.monotonic() - begun
-        usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
+        usage = Usage(1, used.input_tokens, used.output_tokens, cost, time.monotonic() - begun)
         answer = Answer(response.text, usage, "length" if why == "length" else "stop")
         return call.check_answer(self.name, answer, schema)
 

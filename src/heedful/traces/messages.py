@@ -65,8 +65,7 @@ def message_events(
             thought = kind in THOUGHTS
             if not thought and events and events[-1].type == spoken and not events[-1].meta:
                 text = f"{events.pop().content}\n{text}"
-            meta = {"part": kind} if thought else {}
-            events.append(Event(spoken, text, agent, meta=meta))
+            events.append(Event(spoken, text, agent, meta={"part": kind} if thought else {}))
     return events
 
 
@@ -234,8 +233,7 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
         parts.append({**function, "type": "tool_call", "id": asked.get("id")})
-    agent = name if SPOKEN.get(role) == "llm_response" else ""
-    return message_events(role, parts, names, agent)
+    return message_events(role, parts, names, name if SPOKEN.get(role) == "llm_response" else "")
 
 
 def offered_tools(tools: Any) -> list[str]:

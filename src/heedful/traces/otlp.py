@@ -280,8 +280,7 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
         result = json_data(result)
     if step.error is not None or result is not None:
         message, code = step.error or ("", "")
-        content = text_of(result)
-        response = Event("tool_response", content, "", tool, None, call, message, code=code)
+        response = Event("tool_response", text_of(result), "", tool, None, call, message, code=code)
         step.outputs = (response,)
 
 

@@ -4,8 +4,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from io import BufferedReader, BytesIO, FileIO
-from itertools import count
 from typing import Any
 
 from heedful.errors import InvalidInput, TraceFileError, UsageError
@@ -98,10 +98,8 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, A
         yield 0, _within(most, name, 0, file.read(most + 1))
         return
     first = True
-    for number in count(1):
-        line = _within(most, name, number, file.readline(most + 1))
-        if not line:
-            return
+    for number, data in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+        line = _within(most, name, number, data)
         if not line.strip():
             continue
         try:
@@ -125,8 +123,7 @@ def _within(most: int, name: str, number: int, data: bytes) -> bytes:
 def _parsed(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
-        whole = text.decode("utf-8-sig").rstrip("\r\n")
-        return json.loads(whole, parse_constant=refuse_constant)
+        return json.loads(text.decode("utf-8-sig").rstrip("\r\n"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error

@@ -276,8 +276,7 @@ def _rank(line: str, first: bool) -> int:
     """Return how well a line names an error; 0 is best."""
     patterns = (_CODED, _STATED, _PLACED, _WHY, _WORDED)
     coded, stated, placed, why, worded = (pattern.search(line) for pattern in patterns)
-    program = first and _PROGRAM.match(line)
-    signs = (coded, stated and why, stated, placed, program, why, worded)
+    signs = (coded, stated and why, stated, placed, first and _PROGRAM.match(line), why, worded)
     best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
     return best + 2 * (len(line) > LINE or line.endswith("..."))
 

@@ -37,10 +37,7 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 
 
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
-    """Return a function `(candidate, state)` that returns `source` as indexed evidence.
-
-    If `source` is itself such a function, its result is indexed at each call, else only once.
-    """
+    """Return a function `(candidate, state)` that returns `source`, or its result, as evidence."""
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)
     index = _index(source, lexicon)

@@ -274,12 +274,6 @@ class Table:
         complete, columns = self._bound[phrase]
         return columns if complete or not whole else []
 
-    def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
-        """Return the row with a column's greatest (if `most`) or least number, and the number."""
-        numbers = ((row, row.number(column)) for row in self.rows)
-        there = [(row, number) for row, number in numbers if number is not None]
-        return (max if most else min)(there, key=lambda pair: pair[1])
-
 
 class Mention(NamedTuple):
     """The tokens `first` to `last` (both included), which together name `rows`."""
@@ -396,6 +390,5 @@ class Evidence:
 
     def _rows(self, token: Token) -> list[Row]:
         named = self._named.get(token.low, []) if len(token.low) > 1 else []
-        plain = token.text[0].islower()
-        rows = (row for row, title in named if not (title and plain))
+        rows = (row for row, title in named if not (title and token.text[0].islower()))
         return list(dict.fromkeys(rows)) if len(named) <= COMMON else []

@@ -189,8 +189,7 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
     value, half = abs(quantity.value), quantity.step / 2
     if sentence.evidence.holds(value - half, value + half):
         return sentence.claim(first, last, "number", "supported", why="occurs in the evidence")
-    why = "occurs nowhere in the evidence"
-    return sentence.claim(first, last, "number", "not found", why=why)
+    return sentence.claim(first, last, "number", "not found", why="occurs nowhere in the evidence")
 
 
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -286,8 +285,7 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
     evidence = sentence.evidence
     stems = words.content_stems(token.low for token in sentence.tokens if token.kind == "word")
     known = sum(map(evidence.knows, stems))
-    least = PROSE if evidence.prose else DATA
-    if len(stems) > 2 and known < least * len(stems):
+    if len(stems) > 2 and known < (PROSE if evidence.prose else DATA) * len(stems):
         why = f"{known} of its {len(stems)} words are in the evidence"
         yield sentence.claim(0, len(sentence.tokens) - 1, "statement", "not found", why=why)
 
@@ -302,7 +300,8 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
             columns = table.bind(phrase, whole=True)
             own = row.number(columns[0]) if len(columns) == 1 else None
             if own is not None and len(table.rows) > 1:
-                best, top = table.extreme(columns[0], low in _MOST)
+                cells = [(n, r) for r in table.rows if (n := r.number(columns[0])) is not None]
+                top, best = (max if low in _MOST else min)(cells, key=lambda cell: cell[0])
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
                 verdict: Verdict = "supported" if own == top else "contradicted"
                 yield sentence.claim(at, at + 1, "comparison", verdict, nearest=best.title, why=why)

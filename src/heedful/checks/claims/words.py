@@ -184,11 +184,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of words, without stop words.
-
-    >>> content_stems(["the", "points"])
-    ['point']
-    """
+    """Return the stems of words, without stop words."""
     return [stem(word) for word in words if word not in STOP and len(word) > 1]
 
 
