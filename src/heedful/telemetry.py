@@ -118,8 +118,7 @@ def chat(
 ) -> Iterator[Callable[[str, str, int, int], None]]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Yields a function. Call it with the text of the answer, the finish reason, and the numbers of
-    tokens of the prompt and the answer.
+    Yields a function of the answer's text, the finish reason, and the tokens of prompt and answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None

@@ -322,9 +322,8 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
         for name, score in opinion.scores.items():
             values.setdefault(name, []).append(score)
     scores = {name: median(some) for name, some in values.items()}
-    for name, some in values.items():
-        if len(some) > 1:
-            scores[f"{name}_disagreement"] = max(some) - min(some)
+    several = ((name, some) for name, some in values.items() if len(some) > 1)
+    scores |= {f"{name}_disagreement": max(some) - min(some) for name, some in several}
     findings: dict[str, Finding] = {}
     for finding in (finding for opinion in opinions for finding in opinion.findings):
         # Only a verdict is an error; it may be outvoted.

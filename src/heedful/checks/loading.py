@@ -29,11 +29,10 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
-    the task file, takes precedence over an installed module. If the function requires two
-    parameters, the candidate and the context, besides the given arguments, it is itself the check,
-    with the arguments bound. Otherwise the function is called with the arguments and returns the
-    check. Raises UnknownName for an unknown name, and InvalidInput for a wrong argument and for a
-    module that cannot be imported.
+    the task file, precedes an installed module. If the function requires two parameters, the
+    candidate and the context, besides the given arguments, it is itself the check, with the
+    arguments bound. Otherwise it is called with the arguments and returns the check. Raises
+    UnknownName, and InvalidInput for a wrong argument or a module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
     name = spec.get("name")

@@ -80,10 +80,7 @@ class Table:
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data to open: `source`, or `candidate` if `source` is None.
-
-    If `source` is callable, its result is used. A path is returned as a Path.
-    """
+    """Return the data or Path to open: `source`, its result if callable, or else `candidate`."""
     if source is None:
         return candidate
     if callable(source):

@@ -149,20 +149,16 @@ async def fetch(
 
     try:
         if path is not None:
-            return await in_thread(partial(_use, weights, path, target))
+            why = f"has other bytes than the SHA-256 {weights.sha256}"
+            try:
+                if await in_thread(partial(_proved, weights, path, target)):
+                    return path
+            except OSError as error:
+                why = f"cannot be read: {error}"
+            raise WeightsError(weights.name, f"the file {path} {why}")
         return await in_thread(partial(_fetch, weights, target, tell))
     finally:
         stop.set()
-
-
-def _use(weights: Weights, path: Path, target: Path) -> Path:
-    why = f"has other bytes than the SHA-256 {weights.sha256}"
-    try:
-        if _proved(weights, path, target):
-            return path
-    except OSError as error:
-        why = f"cannot be read: {error}"
-    raise WeightsError(weights.name, f"the file {path} {why}")
 
 
 # Called with the bytes done and the current step; raises WeightsError after a cancellation.

@@ -32,8 +32,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
 
     The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry GenAI or
     OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages), claude-code or codex.
-    Secrets are redacted. If the file is damaged, yields the episodes before the damage, then raises
-    TraceFileError with the line number.
+    Redacts secrets. A damaged file yields the episodes before that, then raises TraceFileError.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
     reader, damage, line = None, None, 0

@@ -261,15 +261,12 @@ class Table:
         """Return the numeric columns that best match `phrase`; `whole`: only full column names."""
         if phrase not in self._bound:
             terms = [word for word in phrase if word != "a"]  # an article, never a column
-            ranks = {
-                part: rank
-                for part in {part for parts in self.columns.values() for part in parts}
-                if (rank := max((likeness(word, part) for word in terms), default=0))
-            }
-            sums = {c: sum(ranks.get(part, 0) for part in p) for c, p in self.columns.items()}
+            parts = set[str]().union(*self.columns.values())
+            ranks = {part: max((likeness(w, part) for w in terms), default=0) for part in parts}
+            sums = {c: sum(ranks[part] for part in p) for c, p in self.columns.items()}
             best = max(sums.values(), default=0)
             columns = [column for column, score in sums.items() if score == best > 0]
-            complete = any(p and ranks.keys() >= {*p} for p in self.columns.values())
+            complete = any(p and all(map(ranks.get, p)) for p in self.columns.values())
             self._bound[phrase] = complete, columns
         complete, columns = self._bound[phrase]
         return columns if complete or not whole else []
@@ -287,8 +284,7 @@ class Evidence:
     """Indexed evidence of any shape; build it once for many texts.
 
     Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
-    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing for a frame if narwhals
-    is not installed.
+    InvalidInput for bad evidence or a wrong lexicon, PackageMissing for a frame without narwhals.
 
     `words` are the stems of all words, `numbers` all numbers, sorted; both include those in column
     names. `labels` are only the numbers in column names. `singles` are the rows of tables with only

@@ -153,11 +153,8 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield the claims of a sentence."""
-    yield from _numbers(sentence)
-    yield from _dates(sentence)
-    yield from _names(sentence)
-    yield from _extremes(sentence)
-    yield from _statement(sentence)
+    for rule in (_numbers, _dates, _names, _extremes, _statement):
+        yield from rule(sentence)
 
 
 def _numbers(sentence: Sentence) -> Iterator[Claim]:
