@@ -100,10 +100,7 @@ class OpenAIEmbedder:
         self._remote = Remote(self.name, api_key=api_key, timeout=timeout)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector of length 1 for each text, in order.
-
-        Raises ModelUnavailable, ModelTimeout, MalformedAnswer, ModelError.
-        """
+        """Return one unit vector for each text, in order. Raises ModelError or a subclass of it."""
         if not texts:
             return []
         import numpy as np

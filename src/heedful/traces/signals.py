@@ -503,10 +503,7 @@ def _retry(run: Course, tries: Sequence[int], at: int) -> Found:
 
 
 def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
-    """Return the arguments of two calls that differ: name, old value, new value; None is absent.
-
-    Of two long values, only the parts that differ are returned.
-    """
+    """Return the arguments of two calls that differ: name, old value, new value; None is absent."""
     was, now = named_arguments(old), named_arguments(new)
     names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     return [(name, *_differing(was.get(name), now.get(name))) for name in names]
@@ -629,10 +626,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
-    """Return what an agent says at these positions: arguments, longer texts, and new words.
-
-    New words are those of later calls that the first call does not have.
-    """
+    """Return what an agent says at `places`: arguments, longer texts, new words of later calls."""
     events = [run.events[at] for at in sorted(set(places))]
     said = [event.content for event in events if event.type == "llm_response"]
     calls = [[*named_arguments(each).values()] for each in events if each.type == "tool_call"]
