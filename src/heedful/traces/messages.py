@@ -23,8 +23,13 @@ CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 ORIGINS = ("tool", "external")
 THOUGHTS = frozenset({"thinking", "reasoning"})
 ALIASES = {  # names in requests to reflect on events -> heedful's names
-    **{"event_type": "type", "event_id": "id", "timestamp": "at", "metadata": "meta"},
-    **{"tool_name": "tool", "task_description": "task", "task_goal": "goal"},
+    "event_type": "type",
+    "event_id": "id",
+    "timestamp": "at",
+    "metadata": "meta",
+    "tool_name": "tool",
+    "task_description": "task",
+    "task_goal": "goal",
     "session_id": "session",
 }
 
