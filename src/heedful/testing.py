@@ -4,12 +4,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from math import hypot
-from typing import Any, Unpack
+from typing import Any
 
 from heedful.errors import ModelError
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.models.call import DEFAULTS
-from heedful.models.contract import Answer, Message, Options
+from heedful.models.contract import Answer, Message
 
 Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
 
@@ -29,11 +28,20 @@ class ScriptedModel:
         self.prompts: list[tuple[Message, ...]] = []
         self.settings: list[Mapping[str, Any]] = []
 
-    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Answer:
         """Return the next line of the script. Raises ModelError after the last line."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
-        self.settings.append({**DEFAULTS, **options})
+        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+        self.settings.append({"schema": schema, **settings})
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if not self._lines or (index >= len(self._lines) and not self._forever):
