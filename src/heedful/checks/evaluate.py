@@ -1,9 +1,4 @@
-"""Call functions of the user, such as checks and evaluators.
-
-`call` turns the exceptions of these functions into typed errors. `evaluated` judges one candidate.
-"""
-
-from __future__ import annotations
+"""Call functions of the user, such as checks and evaluators, and judge one candidate by them."""
 
 import asyncio
 import inspect
@@ -29,8 +24,7 @@ class Context:
     `previous` the candidate of that attempt (None in attempt 1). `data` is the context that the
     caller passed with the task. A generator that samples should use `temperature` and `seed`.
     `examples` are recalled examples as chat turns (user: task, assistant: accepted output),
-    `advice` recalled lessons without an output. `began` is when the loop began, in seconds since
-    1970.
+    `advice` recalled lessons without an output. `began` is the loop's start in seconds since 1970.
     """
 
     task: Any
@@ -122,7 +116,6 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-_TEXTS = ("check", "message", "fix", "evidence", "key")
 _ANSWER = "Finding objects or texts, True or False; to give a score, an Evaluation"
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
@@ -172,8 +165,6 @@ async def evaluated(
             usage += found.usage
             preference += found.preference
             share = found.met
-        elif not listed:
-            share = 1.0
         else:
             share = max(0.0, 1 - sum(finding.level == "error" for finding in listed) / asks)
         if share is not None:
@@ -253,7 +244,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 def _safe(finding: Finding) -> Finding:
     """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
-    texts = {name: getattr(finding, name) for name in _TEXTS}
+    texts = {name: getattr(finding, name) for name in "check message fix evidence key".split()}
     clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)
 
