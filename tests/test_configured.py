@@ -1,7 +1,5 @@
 """Policies and goals as people write them: what is meant, and what is refused by name."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress

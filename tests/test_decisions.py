@@ -1,7 +1,5 @@
 """The reasons of recorded decisions, and how close a loop was to its limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A text is held against the row and the column that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

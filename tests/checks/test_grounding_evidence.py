@@ -1,7 +1,5 @@
 """How evidence of any shape, data frames too, and numbers and dates in texts are read."""
 
-from __future__ import annotations
-
 import cProfile
 import json
 import math

@@ -1,7 +1,5 @@
 """Predictions against what they predict: bounds, degenerate input, no actual values."""
 
-from __future__ import annotations
-
 import statistics
 from math import inf, nan
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables in every form: what can be read, what a cell means, ranges, keys, files."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What memory holds, through the commands: sessions as a person types them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

@@ -1,7 +1,5 @@
 """`heedful reflect`: traces of any format, each run once; what failed is told and tried again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """`heedful learn-sessions`: folders, damaged files, repositories, and what it prints."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

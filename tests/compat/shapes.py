@@ -1,7 +1,5 @@
 """The shapes of loop guardrails and reflections: names, in their order, and types."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

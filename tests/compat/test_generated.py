@@ -1,7 +1,5 @@
 """Reflections in the shapes that callers of earlier systems rely on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Loop guardrails under the names that callers of earlier systems rely on."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Corrected errors, and mistakes with their corrections, under the names that callers rely on."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Single steps of generate, critique, revise, under the names that callers rely on."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is written down when, and what happens when a driver is stopped in the middle."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

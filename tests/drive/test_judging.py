@@ -1,7 +1,5 @@
 """Judging: the share that is met, which candidate is preferred, what it costs, where it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

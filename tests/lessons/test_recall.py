@@ -1,7 +1,5 @@
 """What comes back to mind, and how it is written into a prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The name of an error: what is masked, and what tells two errors apart."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

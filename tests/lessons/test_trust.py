@@ -1,7 +1,5 @@
 """Trust: the order, the trust of what derives from others, and quotas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

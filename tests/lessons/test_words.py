@@ -1,7 +1,5 @@
 """Which words of a text memory compares, and the smallest change from one text to another."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

@@ -1,7 +1,5 @@
 """The smallest change is one number that turns the verdict; one step less does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

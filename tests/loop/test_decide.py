@@ -1,7 +1,5 @@
 """Deciding: passing, missing scores, stop rules, overrides, and the reasons of a verdict."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import permutations

@@ -1,7 +1,5 @@
 """An explanation is true: each line was decided so, each change turns the verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

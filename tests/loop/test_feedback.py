@@ -1,7 +1,5 @@
 """Feedback is bounded, and its quotations cannot pose as anything else."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from hypothesis import given

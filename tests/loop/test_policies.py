@@ -1,7 +1,5 @@
 """The presets: their rules, and that each ends every loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

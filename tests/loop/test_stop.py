@@ -1,7 +1,5 @@
 """Each stop rule at its boundaries."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

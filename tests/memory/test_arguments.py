@@ -1,7 +1,5 @@
 """What memory cannot use is refused: the argument is named, with its value and what is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What loops of one key got wrong is told to the next loop of the key, whatever its task."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """A changed embedder is noticed, its vectors are never mixed, and memory moves into its space."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

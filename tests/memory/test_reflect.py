@@ -1,7 +1,5 @@
 """From an episode to a reflection and a strategy: whose words, what is kept, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

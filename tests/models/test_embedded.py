@@ -1,7 +1,5 @@
 """The embedded model, really running: the smoke model in its own process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

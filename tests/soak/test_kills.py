@@ -1,7 +1,5 @@
 """kill -9 at random moments: nothing acknowledged is lost, half written, doubled or repeated."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ The store is judged from its rows and the logs of the processes alone: limits th
 are counted by hand, and each decision is made again from what was there.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -3,8 +3,6 @@
 The services and the workers share one database, and are killed at random.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """Entries to commit, connections to look at a file, and other processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

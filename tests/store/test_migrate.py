@@ -1,7 +1,5 @@
 """The schema of PostgreSQL: made in one piece, changed in two parts while old and new code run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Episodes: the digest, the trust of the words, and a finished loop as an episode."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each signal fires on its pattern and not on a near miss."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
