@@ -114,7 +114,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
     chance = random.Random(SOAK)
     for round in range(SOAK):
         path, log = tmp_path / f"{round}.db", tmp_path / f"{round}.log"
-        kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.03)
+        kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.1)
         calls = Counter(lines(log))
         with opened(path) as store:
             loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
@@ -250,7 +250,7 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_pa
     path = tmp_path / "a.db"
     other = path if kind == "same store" else tmp_path / "memory.db"
     asyncio.run(begin(other))
-    assert killed_until_done("prove", path, other, count, chance=chance, seconds=0.03) > 0
+    assert killed_until_done("prove", path, other, count, chance=chance, seconds=0.1) > 0
     ends = rows(other, "select loop, n, right_at_once, signatures from outcome order by n")
     assert [n for _, n, *_ in ends] == list(range(1, FIRST + count + 1))
     exposed = rows(

@@ -342,7 +342,7 @@ def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> Non
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process left that nobody killed."""
     folder = tmp_path_factory.mktemp("honest")
-    ended(python(STEPPING, folder, 0, 1, 600, 0))
+    ended(python(STEPPING, folder, 0, 1, 300, 0))
     with closing(sqlite3.connect(folder / "limits.db")) as db:
         db.execute("pragma wal_checkpoint(truncate)")
     return folder
