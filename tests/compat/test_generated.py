@@ -10,11 +10,7 @@ from uuid import UUID
 import pytest
 
 from heedful import compat
-from heedful.compat.reflections import (
-    generate_reflection,
-    query_reflections,
-    store_reflection,
-)
+from heedful.compat.reflections import generate_reflection, query_reflections, store_reflection
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory

@@ -19,14 +19,7 @@ from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.lesson import QUIET, TURN, Cause, Example, Exposure, Outcome, Scope
-from heedful.lessons.ranking import (
-    FIRST,
-    PROMPT_WORDS,
-    RULES,
-    Briefing,
-    Choice,
-    choose_for_loop,
-)
+from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, Briefing, Choice, choose_for_loop
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
