@@ -21,28 +21,21 @@ TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [
     {"event_type": "llm_call", "content": TASK},
     {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
-    {
-        "event_type": "tool_response",
-        "content": "",
-        "tool_name": "price",
-        "error": {"message": "3 items match", "code": "E3"},
-    },
-]
+    {"event_type": "tool_response", "content": "", "tool_name": "price",
+     "error": {"message": "3 items match", "code": "E3"}},
+]  # fmt: skip
 FAILED: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",
     "events": EVENTS,
     "outcome": "error",
-    "error": {
-        "error_category": "timeout_error",
-        "error_message": "no answer within 30 s",
-        "context": {"seconds": 30},
-    },
+    "error": {"error_category": "timeout_error", "error_message": "no answer within 30 s",
+     "context": {"seconds": 30}},
     "task_description": TASK,
     "task_goal": "A price",
     "session_id": "s1",
     "related_memory_ids": ["m1"],
-}
+}  # fmt: skip
 SPOKEN: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",

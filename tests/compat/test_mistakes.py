@@ -291,23 +291,18 @@ def test_a_prompt_gets_entries_as_data():
 # -- bad input
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        (lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True), "iteration"),
-        (
-            lambda m: compat.persist_reflection(replace(ONE, quality_delta=float("nan")), m, True),
-            "quality_delta",
-        ),
-        (lambda m: compat.persist_reflection(ONE, m, True, 1.5), "similarity_threshold"),
-        (lambda m: compat.store(m, "", "m", "c"), "prompt"),
-        (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
-        (lambda m: compat.store(m, "p", "m", None), "correction"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
-        (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
-    ],
-)
+@pytest.mark.parametrize(("call", "field"), [
+    (lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True), "iteration"),
+    (lambda m: compat.persist_reflection(replace(ONE, quality_delta=float("nan")), m, True),
+     "quality_delta"),
+    (lambda m: compat.persist_reflection(ONE, m, True, 1.5), "similarity_threshold"),
+    (lambda m: compat.store(m, "", "m", "c"), "prompt"),
+    (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
+    (lambda m: compat.store(m, "p", "m", None), "correction"),
+    (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
+    (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
+    (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
+])  # fmt: skip
 def test_bad_input_is_named(memory, call, field):
     with pytest.raises(InvalidInput) as caught:
         do(call(memory))

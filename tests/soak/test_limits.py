@@ -365,15 +365,11 @@ TAMPERED = {
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
         "an attempt follows one that passed",
     ),
-    "used beyond its decisions": (
-        f"update override set used = decisions + 1 where {LIFTED}",
-        "an override was used too often",
-    ),
+    "used beyond its decisions": (f"update override set used = decisions + 1 where {LIFTED}",
+     "an override was used too often"),
     "an override lost": ("delete from override where used = 0", "not stored once"),
-    "an attempt lost": (
-        f"delete from attempt where {ENDED.format('stopped')}",
-        "an attempt is lost",
-    ),
+    "an attempt lost": (f"delete from attempt where {ENDED.format('stopped')}",
+     "an attempt is lost"),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
@@ -388,7 +384,7 @@ TAMPERED = {
         where {ENDED.format("stopped")}""",
         "nobody made the call",
     ),
-}
+}  # fmt: skip
 
 
 def test_an_honest_store_is_found_without_fault(honest: Path) -> None:
