@@ -96,9 +96,6 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
     assert (unscored.reason, unscored.triggers[0].reason) == ("unscored", "quality_unscored")
 
 
-# -- as a store keeps it
-
-
 # -- what was counted in loops before it
 
 

@@ -84,14 +84,6 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     )
 
 
-def test_a_model_words_it(typed):
-    done = typed(("reflect runs.jsonl --model reflectors:good --json", 0))
-    first = done.json["episodes"][0]
-    assert first["reflection"]["meta"]["by"] == "reflectors:good"
-    assert first["strategy"]["text"] == "Before you call price, name the item in full."
-    assert (first["importance"], first["reflection"]["importance"]) == (0.9, 0.8)
-
-
 def test_what_a_model_invents_is_dropped_with_the_reason(typed):
     dropped = "  dropped  Before you call price, ask Mark Twain. (the events do not contain “Mark"
     options = "reflect runs.jsonl --model reflectors:wild --no-store"

@@ -1,6 +1,5 @@
 """Reflections in the shapes that callers of earlier systems rely on."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat import shapes
+from tests.compat.shapes import do
 from tests.engines import rows
 
 TASK = "What does the blue kettle cost?"
@@ -43,10 +43,6 @@ SPOKEN: dict[str, Any] = {
     "outcome": "failure",
     "task_description": TASK,
 }
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 def without(name: str, value: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Corrected errors, and mistakes with their corrections, under the names that callers rely on."""
 
-import asyncio
 import hashlib
 import logging
 import re
@@ -15,7 +14,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
-from tests.compat.shapes import MOMENT
+from tests.compat.shapes import MOMENT, do
 from tests.engines import IN_SOAK, opened
 
 pytestmark = IN_SOAK
@@ -36,10 +35,6 @@ MISTAKE, CORRECTION = "the carry was left out", "345"
 @pytest.fixture
 def memory(store):
     return Memory(store, Scope("t", "p"), max_entries=1000)
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 # -- corrected errors

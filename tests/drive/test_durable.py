@@ -172,14 +172,6 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(store, path,
     assert rows(path, "select count(*) from loop") == [(1,)]
 
 
-# -- memory in the loop
-
-
-def units(candidate: Any, context: Context) -> list[Finding]:
-    good = str(candidate).endswith(" kg")
-    return [] if good else [Finding("units", f"{candidate} has no unit", "write the unit")]
-
-
 async def test_an_attempt_survives_a_store_that_fails(tmp_path):
     broken = in_file(str(tmp_path / "missing" / "a.db"))
     one = session(broken, WANTED, id="")

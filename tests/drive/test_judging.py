@@ -151,9 +151,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
 
-# -- where a check runs
-
-
 # -- checks that raise, where a finding stands for them
 
 

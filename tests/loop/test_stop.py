@@ -33,10 +33,6 @@ def severe(*severities: float, note: float = 0.0) -> Loop:
     return loop_of(Evaluation((*found, finding("n", level="note", severity=note))))
 
 
-def met(*shares: float | None) -> Loop:
-    return loop_of(*(Evaluation((finding("x"),), met=share) for share in shares))
-
-
 def spending(**usage: float) -> Loop:
     """A loop that spends one half in its attempt and one half outside it."""
     half = Usage(**{name: value / 2 for name, value in usage.items()})  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from tests.store.support import rows
 
 pytestmark = pytest.mark.both
 
-NAMES = "ash birch cedar elm fir hazel ivy larch maple oak pine rowan".split()
 PARCEL = Example("convert the weight of parcel 7 to kilograms", "7 kg")
 
 
