@@ -1,7 +1,5 @@
 """What memory holds, through the commands: sessions as a person types them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal
@@ -122,9 +120,10 @@ def test_fixes_are_shown_whole(desk, session):
     [
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
-        (LOG, 1, "no line looks like an error; pass the line"),
-        (LOG + b"KeyError: 'a'\n" + LOG, 0, "lesson 1, error"),
+        (LOG[:99_000], 1, "no line looks like an error; pass the line"),
+        (LOG + b"KeyError: 'a'\n" + LOG[:99_000], 0, "lesson 1, error"),
     ],
+    ids=["empty", "binary", "well", "failed"],
 )
 def test_what_is_read_is_refused_searched_and_counted(desk, session, text, code, said):
     fill(desk, ("KeyError", "KeyError: 'a'", {"lesson": "Ask first."}))

@@ -1,7 +1,5 @@
 """Who may measure, and who taught what: pinned checks, evaluators, outcomes, and stolen keys."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
