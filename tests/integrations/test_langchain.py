@@ -26,8 +26,8 @@ from heedful import Done, Finding, policy
 from heedful.integrations import Host
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.store import episodes, loops
-from tests.integrations.double_langchain import agent_of, scripted, shell_tool
-from tests.integrations.doubles import Call, ModelDown, Say
+from tests.integrations.double_langchain import agent_of, scripted
+from tests.integrations.doubles import Call, ModelDown, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -48,7 +48,7 @@ def stored(folder: Path, id: str) -> Any:
 
 
 def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) -> None:
-    memory, tools = memory_in(tmp_path), [shell_tool([], {BUILD.command: RuntimeError(ERROR)})]
+    memory, tools = memory_in(tmp_path), [shell_of([], {BUILD.command: RuntimeError(ERROR)})]
     model = scripted([BUILD, BUILD, Say("high"), Say("P1")])
     with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
         agent = agent_of(model, HeedfulMiddleware(judging(memory)), tools=tools, checkpointer=saver)
@@ -135,7 +135,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
 @pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
 def test_a_call_that_failed_before_is_held_back_once(calls: int, ran: int, tmp_path: Path) -> None:
     host, commands = Host(memory=memory_in(tmp_path), strict=True), list[str]()
-    tools = [shell_tool(commands, {BUILD.command: RuntimeError(ERROR)})]
+    tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
     first, second = scripted([BUILD, Say("no")]), scripted([*[BUILD] * calls, Say("no")])
     for model in (first, second):
         agent_of(model, HeedfulMiddleware(host, hold_back=True), tools=tools).invoke(ASKED)
