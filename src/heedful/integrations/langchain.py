@@ -31,8 +31,7 @@ from pydantic_core import to_jsonable_python
 
 from heedful.drive.portal import run_sync
 from heedful.errors import Conflict
-from heedful.integrations import ENDS
-from heedful.integrations import KEY as OURS
+from heedful.integrations import ENDS, KEY
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -150,7 +149,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         held = {"id": run.id, "task": task, "turn": turn, "asked": said[-1].id, "open": True}
         held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
         held["attempts"] = len(run.loop.loop.attempts) if run.loop else None
-        return {OURS: held}
+        return {KEY: held}
 
     async def _informed(self, request: Request) -> Request:
         """Return the request with what memory told, and without all rejected answers but the last.
@@ -166,7 +165,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         kept = [one for one in request.messages if one.id not in dropped]
         if held["advice"]:
             at = next((n for n, one in enumerate(kept) if one.id == held["asked"]), 0)
-            kept.insert(at, HumanMessage(held["advice"], additional_kwargs={SOURCE: OURS}))
+            kept.insert(at, HumanMessage(held["advice"], additional_kwargs={SOURCE: KEY}))
         return request.override(messages=kept)
 
     async def _before(self, run: HostRun, request: ToolCall) -> tuple[Advice, ToolMessage | None]:
@@ -175,7 +174,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         advice = await run.before(call["name"], call["args"], call["id"] or "")
         if not (advice and self.hold_back):
             return advice, None
-        mark = {SOURCE: OURS, "held": _digest(f"{call['name']} {_text(call['args'])}")}
+        mark = {SOURCE: KEY, "held": _digest(f"{call['name']} {_text(call['args'])}")}
         if any(one.additional_kwargs == mark for one in request.state["messages"]):
             return advice, None
         held = {"tool_call_id": call["id"], "name": call["name"], "additional_kwargs": mark}
@@ -197,14 +196,14 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             held = {**held, "best": {"messages": answer, "parsed": parsed}}
         if isinstance(verdict, Again) and now:
             held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
-            about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
+            about = {SOURCE: KEY, "run": run.id, "rejects": [one.id for one in answer]}
             said = HumanMessage(verdict.feedback or "Try again.", additional_kwargs=about)
-            return {"messages": [said], "jump_to": "model", OURS: held}
+            return {"messages": [said], "jump_to": "model", KEY: held}
         events = [Event("llm_response", _text(output))] if answer else []
         done = verdict if isinstance(verdict, Done) else None
         await run.learn(*events, ends=ENDS[done and done.passed])
         gone, made = _rejected(messages, run.id), answer if done else []
-        update: dict[str, Any] = {OURS: {**held, "open": False, "advice": "", "best": None}}
+        update: dict[str, Any] = {KEY: {**held, "open": False, "advice": "", "best": None}}
         if done and now and now.best and now.best != len(now.attempts):
             # An earlier process may have made the best answer: it is a text or data then.
             best = held["best"] or {"messages": [AIMessage(_text(run.best))], "parsed": run.best}
@@ -213,7 +212,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             gone += answer
             update |= {} if parsed is None else {"structured_response": best["parsed"]}
         if done:  # the last message tells it
-            meta = {**made[-1].response_metadata, OURS: verdict_to(done)}
+            meta = {**made[-1].response_metadata, KEY: verdict_to(done)}
             made = [*made[:-1], made[-1].model_copy(update={"response_metadata": meta})]
         removed = [RemoveMessage(id) for id in {one.id for one in gone} if id]
         return {**update, "messages": [*removed, *made]}
@@ -265,7 +264,7 @@ def judge_node(
         return Command(goto=done, update=update)
 
     def noted(text: str) -> dict[str, Any]:
-        note = [HumanMessage(text, additional_kwargs={SOURCE: OURS})] if text else []
+        note = [HumanMessage(text, additional_kwargs={SOURCE: KEY})] if text else []
         return {answer: note} if chat else {feedback: text}
 
     return RunnableLambda(lambda state, config: _wait(judge(state, config)), judge, "judge")
@@ -302,7 +301,7 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
 
 def _held(state: Any) -> dict[str, Any]:
     """Return what the state holds about the run; {} for an agent or a tool without the hooks."""
-    held: dict[str, Any] = state.get(OURS, {}) if isinstance(state, Mapping) else {}
+    held: dict[str, Any] = state.get(KEY, {}) if isinstance(state, Mapping) else {}
     return held
 
 
@@ -322,7 +321,7 @@ def _counted(request: Request, response: Answer) -> Response:
     made = [one for one in response.result if isinstance(one, AIMessage)]
     spent = sum((usage_of(one.usage_metadata) or Usage(1) for one in made), Usage(*held["spent"]))
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
-    return types.ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
+    return types.ExtendedModelResponse(response, Command(update={KEY: {**held, "spent": counts}}))
 
 
 async def _failed(run: HostRun, request: ToolCall, error: Exception) -> None:

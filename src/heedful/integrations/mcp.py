@@ -220,9 +220,8 @@ async def report_attempt(
     judged = checks or caller.setup.pinned(caller.scope, loop).checks
     if not judged and (evaluation is None or missing):
         raise UsageError(UNJUDGED + "".join(f" A goal needs the score {name}." for name in missing))
-    report: dict[str, Any] = {"output": output, "checks": checks}
-    if evaluation is not None:
-        report["evaluation"] = to_document(evaluation)
+    given = evaluation and to_document(evaluation)
+    report = {"output": output, "checks": checks, "evaluation": given}
     number = attempt or len(known["made"]) + 1
     answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
     decision = answer["decision"]

@@ -203,14 +203,14 @@ class _Attempts:
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
-        call, text, tool = context.tool_call_id, context.tool_arguments, context.tool_name
+        call, tool = context.tool_call_id, context.tool_name
+        given: Any = context.tool_arguments
         if call in self.calls:
             return Advice()
-        arguments = None
         with suppress(ValueError):
-            arguments = json.loads(text)
-        arguments = arguments if isinstance(arguments, dict) else text
-        self.calls[call] = tool, await self.run.before(tool, arguments, call)
+            parsed = json.loads(given)
+            given = parsed if isinstance(parsed, dict) else given
+        self.calls[call] = tool, await self.run.before(tool, given, call)
         return self.calls[call][1]
 
     async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
@@ -318,9 +318,8 @@ class _Hooks(agents.RunHooks[Any]):
         await self.user.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
-        call = getattr(context, "tool_call_id", "")
-        if asked := self.attempts.calls.pop(call, None):
-            event = Event("tool_response", str(result), tool=asked[0], call=call)
+        if asked := self.attempts.calls.pop(getattr(context, "tool_call_id", ""), None):
+            event = Event("tool_response", str(result), tool=asked[0], call=context.tool_call_id)
             await self.attempts.run.learn(event)
         await self.user.on_tool_end(context, agent, tool, result)
 

@@ -163,9 +163,8 @@ class _Run(Heedful):
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
-        if ctx.partial_output or isinstance(output, DeferredToolRequests):
-            return output
-        if self.judged and not self.in_node:  # the stream gives its last output more than once
+        again = self.judged and not self.in_node  # a stream gives its last output more than once
+        if again or ctx.partial_output or isinstance(output, DeferredToolRequests):
             return output
         self.judged, now = True, _counts(ctx)
         spent = Usage(*(new - old for new, old in zip(now, self.counted, strict=True)))
@@ -216,13 +215,9 @@ class _Run(Heedful):
             gone = {one.tool_call_id for one in calls} & self.answers
             work = len(calls) > len(gone)
             for n in range(at, mark + 1):
-                parts = [
-                    one
-                    for one in made[n].parts
-                    if (work or n > at)
-                    and getattr(one, "tool_call_id", "") not in gone
-                    and not self.is_feedback(one)
-                ]
+                parts = list[Any](made[n].parts if work or n > at else ())
+                parts = [one for one in parts if getattr(one, "tool_call_id", "") not in gone]
+                parts = [one for one in parts if not self.is_feedback(one)]
                 made[n] = replace(made[n], parts=parts)  # type: ignore[arg-type]
         return [one for one in made if one.parts]
 
