@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from heedful import Done, Finding, policy
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.store import episodes, loops
 from tests.integrations.double_langchain import agent_of, scripted
@@ -127,6 +127,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
     assert state["structured_response"] == Ticket(severity="high")
+    assert verdict_of(state).best == 1
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
     usage = stored(tmp_path, "one").loop.usage
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 14, 4)
@@ -165,6 +166,7 @@ class Draft(TypedDict, total=False):
     task: str
     answer: str
     feedback: str
+    verdict: dict[str, Any]
 
 
 @pytest.mark.parametrize(("turns", "best"), [(["high", "P1"], "P1"), (["bad"] * 4, "bad")])
@@ -178,7 +180,7 @@ async def test_a_plain_graph_is_judged_by_a_node(
         return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
 
     host, asked = judging(memory_in(tmp_path)), list[str]()
-    keys: Any = {"task": "task", "answer": "answer"} if kind is Draft else {}
+    keys: Any = {"task": "task", "answer": "answer", "verdict": "verdict"} if kind is Draft else {}
     graph: Any = StateGraph(kind).add_node("write", write).add_edge("write", "judge")
     graph.add_node("judge", judge_node(host, again="write", **keys)).add_edge(START, "judge")
     graph, given = graph.compile(checkpointer=InMemorySaver()), {"task": TASK} if keys else ASKED
@@ -188,6 +190,7 @@ async def test_a_plain_graph_is_judged_by_a_node(
         state = await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
         assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
         assert RULE in asked[1]
+        assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
     assert RULE in asked[0]
 
 

@@ -19,16 +19,17 @@ ENDS: "Mapping[Any, Ended]" = {None: "partial", True: "success", False: "failure
 
 
 def verdict_of(result: Any) -> "Done | None":
-    """Return the verdict on the result of an agent; None if heedful did not judge it.
+    """Return the verdict on the result of an agent, in LangChain its state; None if it has none.
 
     `passed` says if the checks accept the answer, `stopped_by` has the rules that ended the run
-    otherwise; then the answer is the best one. LangChain's result is the state of the agent.
+    otherwise; then the answer is the best one.
     """
     from heedful.loop import codec
 
     if not isinstance(result, Mapping):
         return cast("Done | None", vars(result).get(KEY))
-    held = result["messages"][-1].response_metadata.get(KEY)
+    last = (result.get("messages") or [None])[-1]
+    held = getattr(last, "response_metadata", {}).get(KEY)
     return cast("Done", codec.verdict_from(held)) if held else None
 
 

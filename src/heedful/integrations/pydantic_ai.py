@@ -35,8 +35,6 @@ from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
 
-Messages = Sequence[ModelMessage]
-
 
 @dataclass
 class Heedful(AbstractCapability[Any]):
@@ -185,7 +183,7 @@ class _Run(Heedful):
         ctx.enqueue(text, priority="when_idle")
         return output
 
-    def advised(self, messages: Messages, run_id: str | None) -> list[ModelMessage]:
+    def advised(self, messages: Sequence[ModelMessage], run_id: str | None) -> list[ModelMessage]:
         """Return the messages with what memory tells: after the prompt, and after calls."""
         wanted = self.run.advice(ADVICE - len(self.recalled) - len(self.resumed))
         asks = [n for n, one in enumerate(messages) if _has(one, UserPromptPart)]
@@ -202,7 +200,9 @@ class _Run(Heedful):
             made[n] = replace(message, parts=[*message.parts, *added]) if added else message
         return made
 
-    def without_rejected(self, messages: Messages, keep: int = 0) -> list[ModelMessage]:
+    def without_rejected(
+        self, messages: Sequence[ModelMessage], keep: int = 0
+    ) -> list[ModelMessage]:
         """Return the messages without rejected answers and their feedback, but the last `keep`.
 
         The calls of tools and their results stay.
