@@ -127,7 +127,8 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
     assert state["structured_response"] == Ticket(severity="high")
-    assert verdict_of(state).best == 1
+    verdict: Any = verdict_of(state)
+    assert (verdict.best, verdict.passed) == (1, False)
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
     usage = stored(tmp_path, "one").loop.usage
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 14, 4)
