@@ -355,8 +355,8 @@ def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> Non
         process.kill()
     ends = [(*one.communicate(timeout=60), one.returncode) for one in processes]
     assert ends[:8] == [(b"", b"", 0)] * 8
-    kept = {session for (session,) in rows(folder, "select session from event")}
-    assert kept >= {"first", *(f"s{n}" for n in range(8))}
+    kept = {session for (session,) in rows(folder, "select session from event")} - {"first"}
+    assert len(kept & {f"s{n}" for n in range(8)}) + len(log(folder)) >= 8  # or said to be late
     assert rows(folder, "pragma integrity_check") == [("ok",)]
 
 
@@ -458,7 +458,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     install.plan_install(path, wanted).apply()
     written = install.read_text(path) or ""
     assert SETTINGS[text] in written
-    assert install.own_hooks(install.parse("", written)) == wanted
+    assert install.own_hooks("", written) == wanted
     assert not install.plan_install(path, wanted)
     install.plan_uninstall(path).apply()
     assert install.read_text(path) == text
@@ -466,7 +466,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
     install.plan_install(path, install.hooks("heedful-hook", "http://127.0.0.1:8765")).apply()
     install.plan_uninstall(path).apply()
-    assert not install.installed(path)
+    assert install.installed(path) == ([], [])
     assert '"own": 1' in path.read_text()
     assert path.is_symlink() == (text is not None)
 
