@@ -72,9 +72,12 @@ def install(
         from heedful.cli.sessions import learn_sessions
 
         learn_sessions([past])
-    hint = f"\nto learn from past sessions: heedful learn-sessions {past}" if past else ""
-    said = f"wrote {', '.join(written)}{hint}" if written else "the hooks are installed already"
-    return output.answer({"written": written}, said)
+    said = [f"wrote {', '.join(written)}" if written else "the hooks are installed already"]
+    said += [f"trusted: {trust}"] * bool(trust)
+    said += [f"to learn from past sessions: heedful learn-sessions {past}"] * bool(
+        past and not asks
+    )
+    return output.answer({"written": written}, *said)
 
 
 def _states_trust(everywhere: bool) -> bool:
@@ -118,14 +121,11 @@ def approve() -> int:
 @hook.command("status")
 def status() -> int:
     """Show which settings have hooks of heedful; if two have, each event is answered twice."""
-    places = [plans.settings_path(user) for user in (False, True)]
-    found = {str(path): plans.installed(path) for path in dict.fromkeys(places)}
+    found = {str(one): plans.installed(one) for one in map(plans.settings_path, (False, True))}
     for file in process.read_settings(Path.cwd())["ignored"]:
         output.say(f"{file} is ignored: read it, then run heedful hook approve")
-    lines = [f"{path}: {', '.join(events) or 'no hooks'}" for path, (events, _) in found.items()]
-    gone = [(path, program) for path, (_, programs) in found.items() for program in programs]
-    lines += [f"{path}: {program} is not found; install the hooks again" for path, program in gone]
-    return output.answer({path: events for path, (events, _) in found.items()}, *lines)
+    lines = [f"{at}: {', '.join(own) or 'no hooks'}{gone}" for at, (own, gone) in found.items()]
+    return output.answer({at: own for at, (own, _) in found.items()}, *lines)
 
 
 @hook.command("run")

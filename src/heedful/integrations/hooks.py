@@ -417,8 +417,8 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
     if loop:
         judged = Evaluation(tuple(errors), met=1 - len(errors) / len(ran))
         state = await _state(at.folder)
-        which = f"state {state[:16]}" if state else f"at attempt {len(loop.loop.attempts) + 1}"
-        report = loop.report(f"the files of {at.folder}, {which}", digest=state, evaluation=judged)
+        which = f"state {state[:16]}" if state else f"attempt {len(loop.loop.attempts) + 1}"
+        report = loop.report(f"the files of {at.folder} ({which})", digest=state, evaluation=judged)
         verdict = await host.guarded("decide on a turn", report, None)
         await at.run.learn(*_ran(ran, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
         goes_on = verdict is None or isinstance(verdict, Again)

@@ -117,8 +117,8 @@ class Host:
         except Exception as error:  # the edge to the host, which must not fail by us
             if self.strict:
                 raise
-            hint = ": give another id, or what it began with" if type(error) is Conflict else ""
-            log_failure(f"heedful could not {what}{hint}", error)
+            why = " (its id has another task or policy: use a new id)"
+            log_failure(f"heedful could not {what}{why * (type(error) is Conflict)}", error)
             return otherwise
 
 

@@ -42,11 +42,10 @@ MATCHERS = {"PreToolUse": ACTIONS, "PostToolUse": ACTIONS}
 TIMEOUT, STOP = 10, 3_600
 KEY = "HEEDFUL_KEY"  # the variable with the key of the service
 TRUST = """
-Whom do you trust? What a program prints teaches your agent at once if you trust the program, such
-as pytest or make; else it waits until you release it (heedful quarantine list). Pages of the web
-and tools of MCP servers always wait. Answer with names (pytest,make) or all; Enter: none. If you
-name any, what you type to the agent is trusted, too. To add names later: heedful hook install
---trust NAMES, with --user if you install so now."""
+Which programs do you trust? What a trusted program prints teaches your agent at once. What others
+print waits until you release it: heedful quarantine list. The web and MCP servers always wait.
+Answer with names (pytest,make) or all; Enter means none. With a name, your own words to the agent
+are trusted, too. Add names later: heedful hook install --trust NAMES (and --user, if used now)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +135,14 @@ def _root() -> Path:
     return repository(Path.cwd()) or Path.cwd()
 
 
-def installed(path: Path) -> tuple[list[str], list[str]]:
-    """Return the events for which settings have hooks of heedful, and their programs not found."""
+def installed(path: Path) -> tuple[list[str], str]:
+    """Return the events for which settings have hooks of heedful, and which programs are gone."""
     found = own_hooks(str(path), read_text(path))
     listed = [hook for groups in found.values() for group in groups for hook in group["hooks"]]
     called = [str(one.get("command")) for one in listed if isinstance(one, dict)]
     programs = dict.fromkeys(shlex.split(one)[0] for one in called if OWN.search(one))
-    return list(found), [one for one in programs if not shutil.which(one)]
+    gone = [f"; {one} is gone: install again" for one in programs if not shutil.which(one)]
+    return list(found), "".join(gone)
 
 
 def command(
