@@ -53,9 +53,7 @@ class Action:
         Of an action that failed with `error`, only the part that the error quotes is returned.
         """
         words = ["", *(word.lower() for word in islice(_WORD.findall(self.text), MOST_PAIRS))]
-        pairs = {
-            pair: digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairwise(words)
-        }
+        pairs = {pair: digest_of("part", " ".join((self.tool, *pair))) for pair in pairwise(words)}
         parts = list(pairs.values())
         if error:
             quoted = (next(filter(None, found)).lower() for found in QUOTED.findall(error))

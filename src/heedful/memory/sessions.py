@@ -145,7 +145,8 @@ class _Session:
         self.said = {n: run.failure[n] or run.failure[run.result[n] or n] for n in self.failed}
         self.good = [n for n in self.steps if n not in bad]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
-        self.texts = {n: call_text(self.events[n]) for n in self.steps}
+        self.calls = {n: call_text(self.events[n]) for n in self.steps}
+        self.texts = {n: f"{self.events[n].tool} `{text}`" for n, text in self.calls.items()}
         self._words: list[list[str]] = []  # of the agent, in each mistake
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
@@ -216,15 +217,9 @@ class _Session:
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         used = [(at,), *((n,) for n in edits)] if edits else [(at, *tries, until)]
         self._words.append([w for one in used for w in trace.words_of(self.run, one)])
-        return Mistake(
-            redact(self.texts[at]),
-            error,
-            tuple(map(redact, vain[-VAIN:])),
-            tuple(map(redact, mends)),
-            sum(at < n <= until for n in self.steps),
-            bool(edits),
-            self.run.result[until] or until,
-        )
+        tried, right = (tuple(map(redact, each)) for each in (vain[-VAIN:], mends))
+        steps, end = sum(at < n <= until for n in self.steps), self.run.result[until] or until
+        return Mistake(redact(self.texts[at]), error, tried, right, steps, bool(edits), end)
 
     def _concerns(self, edit: int, error: str) -> bool:
         """Return True if an edit changes a file that the error names, or a word that it quotes."""
@@ -243,13 +238,11 @@ class _Session:
         edit = min((n for n in self.edits if n > at), default=len(self.events))
         if again != at:
             last = max(n for n in self.steps if n < again)
-            old, new, text = (
-                one.lower() for one in (self.texts[at], self.said[at], self.texts[last])
-            )
-            named = (word in text for word in _NAMED.findall(new) if word[3:] and word not in old)
+            call, step = self.texts[at].lower(), self.texts[last].lower()
+            words = (word for word in _NAMED.findall(self.said[at].lower()) if word not in call)
             first = next(n for n in self.steps if self.texts[n] == self.texts[last])
             works = last > at and first == last and last in self.good and again <= edit
-            return last if works and any(named) else at
+            return last if works and any(word[3:] and word in step for word in words) else at
         near = [n for n in self.steps if at < n < edit][: trace.AHEAD]
         fit = [n for n in near if n in self.good and self._is_form(at, n, error)]
         return max(fit, key=lambda n: self._likeness(at, n), default=at)
@@ -260,10 +253,9 @@ class _Session:
         It has more words, at its end only options; or another program, which the error names; or it
         is alike, and differs in a word that all errors of this signature have.
         """
-        one, two = self.events[at], self.events[other]
-        if (one.tool, one.agent) != (two.tool, two.agent):
+        old, new = self.calls[at], self.calls[other]
+        if len({(self.events[n].tool, self.events[n].agent) for n in (at, other)}) > 1:
             return False
-        old, new = (self.texts[n].partition(" `")[2].removesuffix("`") for n in (at, other))
         if new.startswith(old) and not new[len(old) :][:1].isalnum():
             return new.startswith(f"{old} -")
         was, now = old.split(), new.split()
@@ -271,7 +263,7 @@ class _Session:
         gone = was[head : len(was) - count_common(was[head:][::-1], now[head:][::-1])]
         kept = takewhile(lambda word: not re.match(r"\d?[|&;<>]", word), was[head + len(gone) :])
         if not gone:
-            return True
+            return len(now) > len(was)
         starts = was[:head][-1:] in ([], ["&&"])
         program = starts and gone[0].rpartition("/")[2] in re.split(r"[\s:'\"`,]+", error)
         if program and any(word[0] != "-" for word in kept):
@@ -285,10 +277,8 @@ class _Session:
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
-        events = self.events[at], self.events[other]
-        texts = (self.texts[n].partition(" ")[2] for n in (at, other))
-        same = len({(event.tool, event.agent) for event in events}) == 1
-        return trace.likeness(*texts) if same else 0.0
+        tools = {(self.events[n].tool, self.events[n].agent) for n in (at, other)}
+        return trace.likeness(self.calls[at], self.calls[other]) if len(tools) == 1 else 0.0
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -306,12 +296,12 @@ class _Session:
 
 
 def call_text(event: Event) -> str:
-    """Return a call in words: the tool, and its command or its arguments without a file's text."""
+    """Return the command of a call, or its arguments without a file's text."""
     given = trace.given_to(event)
     held = given if isinstance(given, Mapping) else {}
     named = {name: value for name, value in held.items() if name not in CONTENT}
     text = json.dumps(named, ensure_ascii=False, separators=(",", ":"), default=str)
-    return f"{event.tool} `{command_of(given) or text}`"
+    return command_of(given) or text
 
 
 def edit_of(event: Event) -> str:
