@@ -232,17 +232,18 @@ class _Session:
     def _other_call(self, at: int, again: int, error: str) -> int:
         """Return the call that put an error right, or `at`; no edit stands before it.
 
-        If the same call worked `again`, it is the step right before, if it is new and has a word
-        that only the failure has. Else it is the form of the failed call that is most like it.
+        If the same call worked `again`, it is the step right before, if it is new, and has a word
+        that only the failure has or is a form of the call. Else it is the form most like the call.
         """
         edit = min((n for n in self.edits if n > at), default=len(self.events))
         if again != at:
             last = max(n for n in self.steps if n < again)
             call, step = self.texts[at].lower(), self.texts[last].lower()
-            words = (word for word in _NAMED.findall(self.said[at].lower()) if word not in call)
+            words = {word for word in _NAMED.findall(self.said[at].lower()) if word not in call}
+            named = any(word[3:] and word in step for word in words)
             first = next(n for n in self.steps if self.texts[n] == self.texts[last])
             works = last > at and first == last and last in self.good and again <= edit
-            return last if works and any(word[3:] and word in step for word in words) else at
+            return last if works and (named or self._is_form(at, last, error)) else at
         near = [n for n in self.steps if at < n < edit][: trace.AHEAD]
         fit = [n for n in near if n in self.good and self._is_form(at, n, error)]
         return max(fit, key=lambda n: self._likeness(at, n), default=at)

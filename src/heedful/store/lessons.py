@@ -588,8 +588,7 @@ def settle(
 
 def lacks_mend(text: str, lesson: Row) -> bool:
     """Return True if a text says what put a failure right, and the lesson of a session does not."""
-    told = MENDED in text and MENDED not in lesson["text"]
-    return told and lesson["source"].startswith("episode:")
+    return MENDED in text and MENDED not in lesson["text"] and lesson["source"][:8] == "episode:"
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
