@@ -120,9 +120,9 @@ async def test_another_call_puts_a_failed_one_right(failed, error, worked, mend,
 @pytest.mark.both
 @pytest.mark.parametrize("stated", [{}, OWN])
 async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
-    for id, trust, steps in (("s1", {}, [FAILED]), ("s2", stated, [FAILED, OTHER])):
-        memory = heedful.Memory(store, trust=trust)
-        await heedful.learn_session(session(*steps, id=id), memory=memory)
+    memory = heedful.Memory(store)
+    for trust, one in (({}, session(FAILED)), (stated, session(FAILED, OTHER, id="s2"))):
+        await heedful.learn_session(one, memory=heedful.Memory(store, trust=trust))
         if held := [one.id for one in await memory.quarantine.waiting()]:
             await memory.quarantine.release(held, by="ada")
     [known] = (await memory.before("Bash", {"command": "npm test"})).failures

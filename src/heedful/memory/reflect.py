@@ -21,7 +21,7 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Lesson, Proposal
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, State, Trust
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
@@ -104,7 +104,7 @@ class Reflected:
         return float(self.reflection.meta["confidence"])
 
     @property
-    def state(self) -> records.State:
+    def state(self) -> State:
         """The state of the reflection, as stored if it is stored."""
         return self.stored[0].state if self.stored else self.reflection.state
 
