@@ -66,11 +66,6 @@ def memory(store):
             ["make: no rule for 'al'"], ["Bash `make all`"], 1, False,
         ),
         (
-            [step("Bash", "mise run lint", "[lint] ERROR task failed", failed=True),
-             step("Bash", "mise run test", "ok")],
-            ["[lint] ERROR task failed"], [], 0, False,
-        ),
-        (
             [step("Bash", "go test", "=== FAILURES ===\na.go:1:2: undefined: f", failed=True),
              step("Bash", "go vet", "=== FAILURES ===\nb.go:3:4: unused variable", failed=True),
              edit("", "func f()", "a.go"), step("Bash", "go vet"), step("Bash", "go test")],
@@ -100,6 +95,36 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert all(whole in one.text for whole in one.mends)  # nothing is cut
         assert (len(one.vain), one.work) == (vain, work)
     assert not any(one.mends for one in found[1:])  # no edit is about them
+
+
+@pytest.mark.parametrize(
+    ("failed", "error", "worked", "mend"),
+    [
+        ("docker-compose up", "sh: docker-compose: not found", ["ls", "docker compose up"], 1),
+        ("lint | head", "sh: lint: not found", ["ls | head"], None),
+        ("git push", "fatal: no upstream", ["cd b && git push", "git push -u origin b"], 0),
+        ("pytest a", "FAILED a::f - assert 1", ["pytest a::g", "pytest a | head"], None),
+        ("run.py", "ImportError: no 'yaml'", ["pip install pyyaml", "run.py"], 0),
+        ("git push", "error: pull first", ["git pull", "git status", "git push"], None),
+        ("mise run lint", "[lint] ERROR task failed", ["mise run test"], None),
+    ],
+)
+async def test_another_call_puts_a_failed_one_right(failed, error, worked, mend, memory):
+    steps = [step("Bash", failed, error, failed=True), *(step("Bash", one, "ok") for one in worked)]
+    [found] = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
+    assert found.mends == (() if mend is None else (f"Bash `{worked[mend]}`",))
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("stated", [{}, OWN])
+async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
+    memory = heedful.Memory(store)
+    for trust, one in (({}, session(FAILED)), (stated, session(FAILED, OTHER, id="s2"))):
+        await heedful.learn_session(one, memory=heedful.Memory(store, trust=trust))
+        if held := [one.id for one in await memory.quarantine.waiting()]:
+            await memory.quarantine.release(held, by="ada")
+    [known] = (await memory.before("Bash", {"command": "npm test"})).failures
+    assert (known.fix, known.trust) == ("Bash `pnpm test`", "measured" if stated else "operator")
 
 
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):

@@ -486,9 +486,8 @@ def _action(study: Study, at: int) -> str:
     shown = list(arguments.items())[:ARGUMENTS]
     if text := clean(trace.only_text(event), CALL):
         return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
-    listed = ", ".join(
-        _pair(name, value, max(ARGUMENT, CALL // len(shown))) for name, value in shown
-    )
+    most = max(ARGUMENT, CALL // max(1, len(shown)))
+    listed = ", ".join(_pair(name, value, most) for name, value in shown)
     return " with ".join(filter(None, (tool, listed)))
 
 

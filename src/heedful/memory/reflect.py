@@ -21,15 +21,7 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import Lesson, Proposal
-from heedful.lessons.lesson import (
-    Example,
-    Reflection,
-    Remembered,
-    Scope,
-    State,
-    Trust,
-    release_command,
-)
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, State, Trust
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
@@ -124,7 +116,7 @@ class Reflected:
     @property
     def release(self) -> str:
         """The command that releases what waits in quarantine; "" if nothing was stored there."""
-        return release_command([one.entry for one in self.stored])
+        return records.release_command([one.entry for one in self.stored])
 
 
 def episode_of(
@@ -164,8 +156,7 @@ def episode_of(
             events.append(Event(type, said, error=wrong, code=finding.check, id=id))
     stop = done.stopped_by[0] if done and done.stopped_by else None
     fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
-    texts = (redact(task), redact(goal))
-    return Episode(tuple(events), outcome, *texts, fault, loop.id, source=LOOP)
+    return Episode(tuple(events), outcome, redact(task), redact(goal), fault, loop.id, source=LOOP)
 
 
 async def reflect(
@@ -347,22 +338,13 @@ class _Reflector:
             name, tags, trust = study.signature, draft.tags, lowest_trust((trust, *floor))
             if kind == "strategy":
                 name, tags = strategy_signature(name, text), (*tags, kind)
-            own = Reflection(
-                kind,
-                name,
-                name.error_type,
-                text[: records.LONGEST],
-                text[: records.LONGEST],
-                example=Example(task, "") if task else None,
-                state=initial_state(trust),
-                trust=trust,
-                importance=weight,
-                tags=tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1],
-                source=f"episode:{digest[:16]}",
-                parents=tuple(sorted(entry.id for entry in entries)),
-                sources=(*study.sources, *self.keys),
-                meta=self.meta(study, draft, digest, kind),
-            )
+            tags = tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1]
+            about: Any = {"state": initial_state(trust), "trust": trust, "importance": weight}
+            about |= {"tags": tags, "meta": self.meta(study, draft, digest, kind)}
+            about |= {"source": f"episode:{digest[:16]}", "sources": (*study.sources, *self.keys)}
+            about |= {"parents": tuple(sorted(entry.id for entry in entries))}
+            said, example = text[: records.LONGEST], Example(task, "") if task else None
+            own = Reflection(kind, name, name.error_type, said, said, example=example, **about)
             if kind == "strategy" and draft.strategy and draft.by == RULES and not study.tool:
                 return own  # the fix of a check; if another one contradicts it, a person decides
             return _with_stored_words(own, study, [row for row in rows if row["kind"] == kind])
@@ -435,16 +417,11 @@ def _with_stored_words(
     fixes = own.meta.get("mended") and not any(row["meta"].get("mended") for row in rows)
     if best is None or fixes or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best):
         return own
-    name = study.signature if own.kind == "reflection" else None
-    meta = {name: best["meta"][name] for name in AUTHOR if name in best["meta"]}
-    return replace(
-        own,
-        signature=name or strategy_signature(study.signature, best["text"]),
-        text=best["text"],
-        importance=best["importance"],
-        tags=tuple(best["tags"]),
-        meta={**own.meta, **meta},
-    )
+    name, text = study.signature, best["text"]
+    name = name if own.kind == "reflection" else strategy_signature(name, text)
+    meta = {**own.meta, **{key: best["meta"][key] for key in AUTHOR if key in best["meta"]}}
+    weight, tags = best["importance"], tuple(best["tags"])
+    return replace(own, signature=name, text=text, importance=weight, tags=tags, meta=meta)
 
 
 def _worth(one: Mapping[str, Any]) -> tuple[int, bool]:

@@ -8,21 +8,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, takewhile
 from operator import or_
 from typing import Any
 
+from heedful.lessons import trust as trusts
 from heedful.lessons.action import MENDED, QUOTED, command_of
 from heedful.lessons.lesson import Reflection, Remembered, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    NETWORK,
-    find_quotations,
-    initial_state,
-    lowest_trust,
-    programs,
-    source_trust,
-)
+from heedful.lessons.words import count_common
 from heedful.loop.record import require
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
@@ -39,9 +33,7 @@ WRITTEN = ("new_string", "new_str", "new_source", "content", "file_text", "patch
 REPLACED = ("old_string", "old_str")
 CONTENT = (*WRITTEN, *REPLACED, "edits")
 PATHS = ("file_path", "path", "notebook_path", "filename")
-# Calls after a failed call that may be its other form, and vain tries that a lesson names.
-AHEAD = 20
-VAIN = 3
+VAIN = 3  # tries that a lesson names
 LINES = 5  # errors of one failed call
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
@@ -62,6 +54,7 @@ _NAMED = re.compile(r"\w+")
 _ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
+_PART = re.compile(r"[a-z0-9]{2,}")  # of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +142,11 @@ class _Session:
         marked = any(event.error for event in results.values())
         bad = {n: event for n, event in results.items() if trace.call_failed(run, n)}
         self.failed = [n for n, event in bad.items() if not marked or failure(event)]
+        self.said = {n: run.failure[n] or run.failure[run.result[n] or n] for n in self.failed}
         self.good = [n for n in self.steps if n not in bad]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
-        self.texts = {n: call_text(self.events[n]) for n in self.steps}
+        self.calls = {n: call_text(self.events[n]) for n in self.steps}
+        self.texts = {n: f"{self.events[n].tool} `{text}`" for n, text in self.calls.items()}
         self._words: list[list[str]] = []  # of the agent, in each mistake
         self.mistakes = tuple(self._mistakes())
         self.corrections = tuple(self._corrections())
@@ -166,8 +161,14 @@ class _Session:
 
         def teach(error: str, text: str, sources: Set[str], own: Trust, weight: float) -> None:
             mark, sources = signature("", error), sources | also
-            trust = lowest_trust((own, *(source_trust(one, stated) for one in sources)))
-            about: Any = {"trust": trust, "state": initial_state(trust), "importance": weight}
+            trust = trusts.lowest_trust(
+                (own, *(trusts.source_trust(one, stated) for one in sources))
+            )
+            about: Any = {
+                "trust": trust,
+                "state": trusts.initial_state(trust),
+                "importance": weight,
+            }
             about |= {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}
             one = Reflection("reflection", mark, "", text, error, **about)
             made.setdefault(mark.digest, one)
@@ -179,20 +180,18 @@ class _Session:
             # one without a mend.
             own: Trust = "measured" if one.mends else "model"
             weight = KNOWN if one.mends and not one.work else WORK
-            sources = known[one.end] | ({NETWORK} if pasted else set())
+            sources = known[one.end] | ({trusts.NETWORK} if pasted else set())
             teach(one.error, one.text, sources, own, weight)
         others = (event_text(e) for e in self.events if e.type not in trace.GIVEN | SAID)
-        quoted = find_quotations(self.corrections, others)
+        quoted = trusts.find_quotations(self.corrections, others)
         for text in self.corrections:  # the user may have pasted it, or repeat what a tool said
-            own_words = {"user", NETWORK} if "\n" in text else {"user"}
+            own_words = {"user", trusts.NETWORK} if "\n" in text else {"user"}
             teach(text, text, known[-1] if text in quoted else own_words, "operator", KNOWN)
         return list(made.values())
 
     def _errors(self, at: int) -> list[str]:
         """Return the lines that name the errors of a failed step."""
-        text = self.run.failure[at] or self.run.failure[self.run.result[at] or at]
-        # An exit status names no error.
-        said = trace.output(text).splitlines()
+        said = trace.output(self.said[at]).splitlines()  # an exit status names no error
         lines = error_lines(said, others=False) or ["error"]
         # Neighbouring lines with the same label are one message.
         bare = filter(None, map(trace.without_margin, said))
@@ -210,26 +209,17 @@ class _Session:
                     yield self._mistake(at, error)
 
     def _mistake(self, at: int, error: str) -> Mistake:
-        again = (n for n in self.good if n > at and self.texts[n] == self.texts[at])
-        until = next(again, at)
-        edits = [n for n in self.edits if at < n < until and self._concerns(n, error)]
-        mends = [self.edits[n] for n in edits]
-        if not edits:
-            until = self._other_form(at, error)
-            mends = [self.texts[until]] if until != at else []
+        again = next((n for n in self.good if n > at and self.texts[n] == self.texts[at]), at)
+        edits = [n for n in self.edits if at < n < again and self._concerns(n, error)]
+        until = again if edits else self._other_call(at, again, error)
+        mends = [self.edits[n] for n in edits] or [self.texts[until]] * (until != at)
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
         used = [(at,), *((n,) for n in edits)] if edits else [(at, *tries, until)]
         self._words.append([w for one in used for w in trace.words_of(self.run, one)])
-        return Mistake(
-            redact(self.texts[at]),
-            error,
-            tuple(map(redact, vain[-VAIN:])),
-            tuple(map(redact, mends)),
-            sum(at < n <= until for n in self.steps),
-            bool(edits),
-            self.run.result[until] or until,
-        )
+        tried, right = (tuple(map(redact, each)) for each in (vain[-VAIN:], mends))
+        steps, end = sum(at < n <= until for n in self.steps), self.run.result[until] or until
+        return Mistake(redact(self.texts[at]), error, tried, right, steps, bool(edits), end)
 
     def _concerns(self, edit: int, error: str) -> bool:
         """Return True if an edit changes a file that the error names, or a word that it quotes."""
@@ -239,30 +229,57 @@ class _Session:
         quoted = _NAMED.findall(" ".join(chain.from_iterable(QUOTED.findall(error))))
         return any(name in error for name in files) or not {*changed}.isdisjoint(quoted)
 
-    def _other_form(self, at: int, error: str) -> int:
-        """Return the call that worked in another form, most like the failed one; else `at`.
+    def _other_call(self, at: int, again: int, error: str) -> int:
+        """Return the call that put an error right, or `at`; no edit stands before it.
 
-        It differs in a word that all errors of this signature have, and no edit stands before it.
+        If the same call worked `again`, it is the step right before, if it is new, and has a word
+        that only the failure has or is a form of the call. Else it is the form most like the call.
         """
-        named = {*_words(_LABEL.sub("", signature("", error).pattern))}
         edit = min((n for n in self.edits if n > at), default=len(self.events))
-        near = [n for n in self.steps if n > at][:AHEAD]
-        fit = [n for n in near if n < edit and n in self.good and named & self._changed(at, n)]
-        alike = {at: 0.0} | {n: self._likeness(at, n) for n in fit}
-        return max(alike, key=alike.__getitem__)
+        if again != at:
+            last = max(n for n in self.steps if n < again)
+            call, step = self.texts[at].lower(), self.texts[last].lower()
+            words = {word for word in _NAMED.findall(self.said[at].lower()) if word not in call}
+            named = any(word[3:] and word in step for word in words)
+            first = next(n for n in self.steps if self.texts[n] == self.texts[last])
+            works = last > at and first == last and last in self.good and again <= edit
+            return last if works and (named or self._is_form(at, last, error)) else at
+        near = [n for n in self.steps if at < n < edit][: trace.AHEAD]
+        fit = [n for n in near if n in self.good and self._is_form(at, n, error)]
+        return max(fit, key=lambda n: self._likeness(at, n), default=at)
 
-    def _changed(self, at: int, other: int) -> set[str]:
-        """Return the words in which two calls differ, each with the words beside it."""
-        texts = (_PATH.sub("", self.texts[n]) for n in (at, other))
-        pairs = ({*pairwise(["", *_words(text), ""])} for text in texts)
-        return {*chain.from_iterable(next(pairs) ^ next(pairs))}
+    def _is_form(self, at: int, other: int, error: str) -> bool:
+        """Return True if a call is another form of a failed one.
+
+        It has more words, at its end only options; or another program, which the error names; or it
+        is alike, and differs in a word that all errors of this signature have.
+        """
+        old, new = self.calls[at], self.calls[other]
+        if len({(self.events[n].tool, self.events[n].agent) for n in (at, other)}) > 1:
+            return False
+        if new.startswith(old) and not new[len(old) :][:1].isalnum():
+            return new.startswith(f"{old} -")
+        was, now = old.split(), new.split()
+        head = count_common(was, now)
+        gone = was[head : len(was) - count_common(was[head:][::-1], now[head:][::-1])]
+        kept = takewhile(lambda word: not re.match(r"\d?[|&;<>]", word), was[head + len(gone) :])
+        if not gone:
+            return len(now) > len(was)
+        starts = was[:head][-1:] in ([], ["&&"])
+        program = starts and gone[0].rpartition("/")[2] in re.split(r"[\s:'\"`,]+", error)
+        if program and any(word[0] != "-" for word in kept):
+            return True
+        # Words in which the calls differ, each with the words beside it.
+        parts = (_PART.findall(_PATH.sub("", text).lower()) for text in (old, new))
+        pairs = ({*pairwise(["", *words, ""])} for words in parts)
+        changed = {*chain.from_iterable(next(pairs) ^ next(pairs))}
+        named = _PART.findall(_LABEL.sub("", signature("", error).pattern).lower())
+        return not changed.isdisjoint(named) and self._likeness(at, other) > 0
 
     def _likeness(self, at: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
-        events = self.events[at], self.events[other]
-        texts = (self.texts[n].partition(" ")[2] for n in (at, other))
-        same = len({(event.tool, event.agent) for event in events}) == 1
-        return trace.likeness(*texts) if same else 0.0
+        tools = {(self.events[n].tool, self.events[n].agent) for n in (at, other)}
+        return trace.likeness(self.calls[at], self.calls[other]) if len(tools) == 1 else 0.0
 
     def _corrections(self) -> Iterator[str]:
         """Yield the messages in which the user forbids what the agent just did."""
@@ -270,7 +287,7 @@ class _Session:
         for event in self.events:
             if event.type == "tool_call":
                 command = command_of(trace.given_to(event)).lower()
-                did |= {*programs(command), *_OPTION.findall(command)}
+                did |= {*trusts.programs(command), *_OPTION.findall(command)}
             elif event.type == "user_message":
                 said = redact(event.content.strip())
                 found = _FORBIDDEN.finditer(said.lower()) if len(said) <= LONGEST_CORRECTION else ()
@@ -280,16 +297,12 @@ class _Session:
 
 
 def call_text(event: Event) -> str:
-    """Return a call in words: the tool, and its command or its arguments without a file's text."""
+    """Return the command of a call, or its arguments without a file's text."""
     given = trace.given_to(event)
     held = given if isinstance(given, Mapping) else {}
     named = {name: value for name, value in held.items() if name not in CONTENT}
     text = json.dumps(named, ensure_ascii=False, separators=(",", ":"), default=str)
-    return f"{event.tool} `{command_of(given) or text}`"
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.findall(r"[a-z0-9]+", text.lower()) if len(word) > 1]
+    return command_of(given) or text
 
 
 def edit_of(event: Event) -> str:

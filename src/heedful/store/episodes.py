@@ -20,6 +20,7 @@ from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, 
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import RAISING
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
@@ -123,23 +124,26 @@ def record_session(
         return []
     answers = list[Remembered]()
     for one in reflections:
-        mark, source = one.signature.digest, storable(one.source)
-        if db.one("seen_in", scope, kind=one.kind, signature=mark, source=source) is not None:
-            held = lessons.known(db, scope, [one])
-            id, seen = held[0].id, held[0].seen
-            ((text,),) = db.select("text", "reflection", {"id": id})
-            if MENDED in one.text and MENDED not in text:  # the session put it right by now
-                db.delete("occurrence", {"reflection": id, "source": source})
-                if held[0].state == "quarantined" and seen == 1:
-                    db.delete("reflection", {"id": id})
-                else:
-                    db.update("reflection", {"id": id}, {"seen": seen - 1})
-                held = tuple(lessons.upsert(db, scope, [one], now, quota))
-            answers += held
-        else:
+        key, source = {"kind": one.kind, "signature": one.signature.digest}, storable(one.source)
+        known = db.select("*", "reflection", {**key_of(scope), **key})
+        mended = [row for row in known if lessons.lacks_mend(one.text, row)]
+        for row in mended:
+            if one.trust in RAISING and row["state"] == "candidate":  # a release wrote no text
+                db.update("reflection", {"id": row["id"]}, {"trust": "model"})
+                db.update("example", {"id": row["author"]}, {"trust": "model"})
+        if db.one("seen_in", scope, **key, source=source) is None:
             answers += lessons.upsert(db, scope, [one], now, quota) or [lessons.NOT_KEPT]
             if answers[-1].seen > 1:
                 db.run("raise_importance", {"id": answers[-1].id, "least": RECALLED})
+            continue
+        for row in mended:  # the session put it right by now
+            db.delete("occurrence", {"reflection": row["id"], "source": source})
+            if row["state"] == "quarantined" and row["seen"] == 1:
+                db.delete("reflection", {"id": row["id"]})
+            else:
+                db.update("reflection", {"id": row["id"]}, {"seen": row["seen"] - 1})
+        again = lessons.upsert(db, scope, [one], now, quota) if mended else ()
+        answers += again or lessons.known(db, scope, [one])
     answers = lessons.evict(db, scope, answers, most)
     ids = {one.signature.digest: row.id for one, row in zip(reflections, answers, strict=True)}
     if ids:

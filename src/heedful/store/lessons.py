@@ -18,6 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
+from heedful.lessons.action import MENDED
 from heedful.lessons.lesson import Example, Reflection, Remembered, Scope, Trust, short_digest
 from heedful.lessons.patterns import MASK
 from heedful.lessons.signature import signature, words_of
@@ -578,11 +579,19 @@ def settle(
         for said in json.loads(words) if not released else ():
             db.insert("refused", {**key_of(scope), "words": said}, SKIP)
         (lesson,) = db.run("read_voice", values).fetchall()
-        if lesson["trust"] in HELD and (released or lesson["author"] == id):
+        speaks = lesson["trust"] in HELD
+        if released and not speaks and lacks_mend(one.lesson, lesson):
+            speaks = db.update("example", {"id": lesson["author"]}, {"state": "superseded"}) > 0
+        if speaks and (released or lesson["author"] == id):
             _speak(db, values, id if released else _best(db, values), lesson)
 
 
 NAMED = 50  # of the removed loops, and of the removed lessons, as many are named
+
+
+def lacks_mend(text: str, lesson: Row) -> bool:
+    """Return True if a text says what put a failure right, and the lesson of a session does not."""
+    return MENDED in text and MENDED not in lesson["text"] and lesson["source"][:8] == "episode:"
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:

@@ -151,7 +151,7 @@ where id = :example and scope = :scope and state = 'quarantined'
 returning reflection, digest;
 
 -- name: read_voice
-select l.kind, l.signature, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
+select l.kind, l.signature, l.text, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from reflection l where l.id = :reflection;
 
 -- name: best_example
