@@ -11,9 +11,11 @@ import hashlib
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,6 +27,8 @@ from heedful.sanitize import cut_middle, sanitize
 from heedful.traces.episode import Event, Limits, json_data
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
+    import subprocess
+
     from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
@@ -190,24 +194,30 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
     After `seconds` heedful kills it and all its processes, and returns no code.
     """
     import asyncio
-    import signal
+    import subprocess
     import tempfile
 
     with tempfile.TemporaryFile() as printed:
-        streams: Any = {"stdin": asyncio.subprocess.DEVNULL, "stdout": printed, "stderr": printed}
-        streams |= {"cwd": folder, "start_new_session": True}
-        process = await asyncio.create_subprocess_shell(line, **streams)
+        streams: Any = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": printed}
+        # Made without a pause: what cancels the hook would leave a command behind.
+        start = partial(subprocess.Popen, shell=True, cwd=folder, start_new_session=True)
+        process = start(line, **streams)
         try:
-            code = await asyncio.wait_for(process.wait(), seconds)
-        except TimeoutError:
+            code = await asyncio.to_thread(process.wait, seconds)
+        except subprocess.TimeoutExpired:
             code = None
         finally:
-            if process.returncode is None:  # time is up, or the hook was cancelled
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            _end(process)
         size = printed.seek(0, os.SEEK_END)
         printed.seek(max(0, size - TAIL))
         return code, printed.read().decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Kill a command that still runs, with all its processes."""
+    if process.poll() is None:  # time is up, or the hook was cancelled
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 async def reply(
