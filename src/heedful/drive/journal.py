@@ -142,19 +142,25 @@ class Journal:
     @asynccontextmanager
     async def _hold(self, store: Store) -> AsyncIterator[None]:
         loops.enter(self._owner)
-        task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(store, task))
+        task, beats = asyncio.current_task(), list[asyncio.Task[None]]()
+
+        def begin() -> None:  # most attempts end before it
+            beats.append(asyncio.create_task(self._beat(store, task)))
+
+        timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, begin)
         try:
             yield
         except asyncio.CancelledError:
-            lost = beat.exception() if beat.done() and not beat.cancelled() else None
-            if lost is not None and task is not None and task.uncancel() == 0:
-                raise LeaseLost(str(lost)) from None
+            lost = [b.exception() for b in beats if b.done() and not b.cancelled()]
+            if any(lost) and task is not None and task.uncancel() == 0:
+                raise LeaseLost(str(lost[0])) from None
             raise  # the caller cancelled, too
         finally:
-            beat.cancel()
-            if beat.done() and not beat.cancelled():
-                beat.exception()  # raised above, or too late to matter
+            timer.cancel()
+            for beat in beats:
+                beat.cancel()
+                if beat.done() and not beat.cancelled():
+                    beat.exception()  # raised above, or too late to matter
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
@@ -202,17 +208,16 @@ class Journal:
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
         """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            if not self._claimed:
-                continue
             try:
-                await store.write(self.scope, loops.beat, self._id, self._epoch)
+                if self._claimed:
+                    await store.write(self.scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driver is not None:
                     driver.cancel()
                 raise
             except StoreError:
-                continue  # the next renewal may succeed; until then the epoch protects the loop
+                pass  # the next renewal may succeed; until then the epoch protects the loop
+            await asyncio.sleep(LEASE_SECONDS / 3)
 
 
 @dataclass(eq=False, repr=False)
