@@ -393,13 +393,18 @@ def redact_data(value: Any, key: str = "") -> Any:
         below = told in ("assigned", "below") or key.lower() in ("cookie", "cookies")
         clean = {}
         for name, one in value.items():
-            if one is not None and type(one) not in _NUMBERS:
+            # Most values are numbers or texts that were found clean before, below a plain name.
+            if type(one) not in _NUMBERS:
                 of = str(names.get(name, name))
                 of = _BELOW if below and _telling(of) != "assigned" else of
-                one = redact_data(one, of)
-            clean[redact_data(name)] = one
+                plain = type(one) is str and one in _CLEAN and of != _BELOW
+                if not (plain and not _telling(of[-64:].rstrip("0123456789"))):
+                    one = redact_data(one, of)
+            clean[name if name in _CLEAN else redact_data(name)] = one
         return clean
     if isinstance(value, list | tuple):
+        if not any(isinstance(one, str) for one in value):
+            return [redact_data(one, key) for one in value]
         # The argument after an option, as in ["--password", …], is named by it.
         options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
         items = [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
@@ -412,7 +417,7 @@ def redact_data(value: Any, key: str = "") -> Any:
     return value
 
 
-_NUMBERS = frozenset((int, float, bool))
+_NUMBERS = frozenset((int, float, bool, type(None)))
 _PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
 _VALUES = "value Value stringValue string_value bytesValue arrayValue kvlistValue values".split()
 _BELOW = "\0"  # the key of what is nested below the name of a secret

@@ -304,7 +304,10 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
     """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
-    return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
+    for rule in flat(policy.rules):
+        if isinstance(rule, kind):
+            return rule
+    return kind()
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:

@@ -285,7 +285,10 @@ class All:
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
     """Yield the rules; in place of an `All`, yield its members."""
     for rule in rules:
-        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
+        if isinstance(rule, All):
+            yield from flat(rule.rules)
+        else:
+            yield rule
 
 
 def counts_scope(rule: StopRule) -> bool:

@@ -316,7 +316,7 @@ def dump(value: Any) -> str:
     return _json(redact_data(value))
 
 
-_json = json.JSONEncoder(separators=(",", ":")).encode
+_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 @lru_cache(64)
