@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from heedful import errors
@@ -123,6 +123,7 @@ Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _TEXTS = ("check", "message", "fix", "evidence", "key")
+_texts = attrgetter(*_TEXTS)
 _ANSWER = "Finding objects or texts, True or False; to give a score, an Evaluation"
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
@@ -208,7 +209,9 @@ def _asks(check: Any) -> int:
 
 
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
-    failed = partial(errors.CheckFailed, rule_name(check))
+    def failed(error: BaseException) -> errors.CheckFailed:
+        return errors.CheckFailed(rule_name(check), error)
+
     thread = not getattr(check, "pure", False) and blocking(check)
     arguments = (candidate, at)[: 1 + takes(check, 2)]
     while True:
@@ -226,7 +229,6 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
 
 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
-    name = rule_name(check)
     if isinstance(found, Evaluation):
         found = found.findings
     elif getattr(found, "shape", None) == ():  # a truth value of numpy
@@ -235,15 +237,19 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     found = (found[0] or found[1] or False) if pair else found  # (False, "what is wrong")
     if found is None or isinstance(found, bool | str | Finding):
         found = [found]
-    if isinstance(found, Mapping) or not isinstance(found, Iterable):
+    # An abstract class takes ten times as long to ask as a list.
+    if not isinstance(found, list | tuple) and (
+        isinstance(found, Mapping) or not isinstance(found, Iterable)
+    ):
         raise _wrong(check, found, _ANSWER)
     findings: list[Finding] = []
     for one in found:
         if one is False:
             said = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
-            one = f"must hold: {said.splitlines()[0]}" if said else f"{name} does not hold"
+            broken = f"{rule_name(check)} does not hold"
+            one = f"must hold: {said.splitlines()[0]}" if said else broken
         if isinstance(one, str) and one:
-            one = Finding(name, one)
+            one = Finding(rule_name(check), one)
         if isinstance(one, Finding):
             findings.append(_safe(one))
         elif one is not None and one is not True and one != "":
@@ -253,9 +259,9 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 def _safe(finding: Finding) -> Finding:
     """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
-    texts = {name: getattr(finding, name) for name in _TEXTS}
-    clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
-    return finding if clean == texts else replace(finding, **clean)
+    texts = _texts(finding)
+    clean = tuple([text and redact(text) for text in texts])
+    return finding if clean == texts else replace(finding, **dict(zip(_TEXTS, clean, strict=True)))
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> errors.CheckFailed:

@@ -14,8 +14,7 @@ import json
 import logging
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,33 +134,31 @@ class Journal:
         self._claimed = False
         self._epoch = 1
 
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
-        return nullcontext() if self.store is None else self._hold(self.store)
-
-    @asynccontextmanager
-    async def _hold(self, store: Store) -> AsyncIterator[None]:
+    def __enter__(self) -> None:
+        """Hold the loop's lease in a `with` block, which raises LeaseLost if it is taken over."""
+        if self.store is None:
+            return
         loops.enter(self._owner)
-        task, beats = asyncio.current_task(), list[asyncio.Task[None]]()
+        self._driver, self._beats = asyncio.current_task(), list[asyncio.Task[None]]()
+        # Most attempts end before a lease has to be renewed.
+        self._timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, self._begin)
 
-        def begin() -> None:  # most attempts end before it
-            beats.append(asyncio.create_task(self._beat(store, task)))
+    def _begin(self) -> None:
+        self._beats.append(asyncio.create_task(self._beat()))
 
-        timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, begin)
-        try:
-            yield
-        except asyncio.CancelledError:
-            lost = [b.exception() for b in beats if b.done() and not b.cancelled()]
-            if any(lost) and task is not None and task.uncancel() == 0:
-                raise LeaseLost(str(lost[0])) from None
-            raise  # the caller cancelled, too
-        finally:
-            timer.cancel()
-            for beat in beats:
-                beat.cancel()
-                if beat.done() and not beat.cancelled():
-                    beat.exception()  # raised above, or too late to matter
-            loops.leave(self._owner)
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self.store is None:
+            return
+        self._timer.cancel()
+        loops.leave(self._owner)
+        driver, lost = self._driver, None
+        for beat in self._beats:
+            beat.cancel()
+            if beat.done() and not beat.cancelled():
+                lost = beat.exception()  # only a driver that it cancelled has not yet ended
+        cancelled = lost and isinstance(error, asyncio.CancelledError)
+        if cancelled and driver is not None and driver.uncancel() == 0:
+            raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:
         """Take the lease and return the loop as the store holds it; return None for a new loop.
@@ -205,15 +202,15 @@ class Journal:
         self._claimed = True
         self._head = None if head is not None else self._head
 
-    async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
-        """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
-        while True:
+    async def _beat(self) -> None:
+        """Renew the lease until cancelled; cancel the driver if the lease is lost."""
+        while self.store is not None:
             try:
                 if self._claimed:
-                    await store.write(self.scope, loops.beat, self._id, self._epoch)
+                    await self.store.write(self.scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
-                if driver is not None:
-                    driver.cancel()
+                if self._driver is not None:
+                    self._driver.cancel()
                 raise
             except StoreError:
                 pass  # the next renewal may succeed; until then the epoch protects the loop
