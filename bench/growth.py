@@ -132,6 +132,10 @@ def _verbs(memory: Memory, count: int) -> dict[str, Callable[[int], Awaitable[ob
     }
 
 
+def _kind(n: int) -> str:
+    return f"build {letters(n % 200)}"
+
+
 def _error(n: int) -> str:
     return f"error: cannot resolve module {letters(n)} from parcel {letters(n * 7)}"
 
@@ -139,7 +143,7 @@ def _error(n: int) -> str:
 def _fill(db: Db, scope: Scope, numbers: range) -> None:
     made = [
         Reflection(
-            *("error", signature(f"build {letters(n % 200)}", _error(n)), "", _error(n), _error(n)),
+            *("error", signature(_kind(n), _error(n)), _kind(n), _error(n), _error(n)),
             example=Example(f"Build the {letters(n)} part.", f"made part {letters(n * 3)}"),
         )
         for n in numbers

@@ -261,7 +261,8 @@ def _safe(finding: Finding) -> Finding:
     """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
     texts = _texts(finding)
     clean = tuple([text and redact(text) for text in texts])
-    return finding if clean == texts else replace(finding, **dict(zip(_TEXTS, clean, strict=True)))
+    changed: dict[str, Any] = dict(zip(_TEXTS, clean, strict=True))
+    return finding if clean == texts else replace(finding, **changed)
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> errors.CheckFailed:
