@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -209,9 +210,7 @@ def _asks(check: Any) -> int:
 
 
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
-    def failed(error: BaseException) -> errors.CheckFailed:
-        return errors.CheckFailed(rule_name(check), error)
-
+    failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
     arguments = (candidate, at)[: 1 + takes(check, 2)]
     while True:
@@ -237,17 +236,14 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     found = (found[0] or found[1] or False) if pair else found  # (False, "what is wrong")
     if found is None or isinstance(found, bool | str | Finding):
         found = [found]
-    # An abstract class takes ten times as long to ask as a list.
-    if not isinstance(found, list | tuple) and (
-        isinstance(found, Mapping) or not isinstance(found, Iterable)
-    ):
+    if isinstance(found, Mapping) or not isinstance(found, Iterable):
         raise _wrong(check, found, _ANSWER)
     findings: list[Finding] = []
     for one in found:
         if one is False:
             said = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
-            broken = f"{rule_name(check)} does not hold"
-            one = f"must hold: {said.splitlines()[0]}" if said else broken
+            one = f"{rule_name(check)} does not hold"
+            one = f"must hold: {said.splitlines()[0]}" if said else one
         if isinstance(one, str) and one:
             one = Finding(rule_name(check), one)
         if isinstance(one, Finding):

@@ -141,10 +141,8 @@ class Journal:
         loops.enter(self._owner)
         self._driver, self._beats = asyncio.current_task(), list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
-        self._timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, self._begin)
-
-    def _begin(self) -> None:
-        self._beats.append(asyncio.create_task(self._beat()))
+        begin = lambda: self._beats.append(asyncio.create_task(self._beat()))  # noqa: E731
+        self._timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, begin)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is None:

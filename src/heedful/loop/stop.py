@@ -285,10 +285,7 @@ class All:
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
     """Yield the rules; in place of an `All`, yield its members."""
     for rule in rules:
-        if isinstance(rule, All):
-            yield from flat(rule.rules)
-        else:
-            yield rule
+        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 
 
 def counts_scope(rule: StopRule) -> bool:

@@ -4,8 +4,7 @@
 insert into loop (
   tenant, project, id, kind, run, stage, memory_key, via, settings, task, goals, policy, context, owner, lease, created, updated
 ) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :via, :settings, :task, :goals, :policy, :context, :owner,
-  store_clock() + :lease, :now, :now
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
 ) on conflict do nothing returning n;
 
 -- name: fence
