@@ -1,6 +1,6 @@
-"""The hooks of coding agents: a whole process beside Python's own start, and the core within one.
+"""The hooks of coding agents: a process beside Python's own start, the core in one, and HTTP.
 
-Both look up among 10,000 lessons, keep the event, and record what was shown.
+All look up among 10,000 lessons, keep the event, and record what was shown.
 """
 
 from __future__ import annotations
@@ -12,23 +12,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median, quantiles
+from urllib.parse import urlsplit
 
 from bench import lookups
+from bench.http import serving
 from bench.rows import Figure
 from heedful import Memory
 from heedful.integrations import Host
+from heedful.integrations.hooks import reply
 from heedful.store.sqlite import in_file
+from heedful.traces.episode import Event
 
-CALLS, STARTS = 300, 60
-PROCESS, HIGH = 120.0, 10.0  # ms
+CALLS, STARTS, EVENTS = 300, 60, 5_000
+PROCESS, HIGH, HTTP = 120.0, 10.0, 30.0  # ms
 HOOK = (sys.executable, "-m", "heedful.integrations.hook", "PreToolUse")
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Milliseconds of a hook process, and of `before` and `seen` of a run."""
-    place = Path(folder).resolve() / "hooks.db"
+    """Milliseconds of a hook process, of `before` and `seen` of a run, and of a hook over HTTP."""
+    place = Path(folder).resolve() / "hooks" / "heedful.db"  # the name that the service takes
+    place.parent.mkdir()
     asyncio.run(lookups.fill(str(place)))
     call = {"tool_name": "Bash", "tool_input": {"command": lookups.command(7)}, "tool_use_id": "1"}
     event = json.dumps({"session_id": "bench", "cwd": str(place.parent), **call})
@@ -50,6 +56,12 @@ def figures(folder: str) -> Iterable[Figure]:
     before, seen = asyncio.run(_verbs(str(place)))
     yield Figure("before of a run, p99", _high(before), "ms", HIGH)
     yield Figure("seen of a run, p99", _high(seen), "ms", HIGH)
+    yield Figure("a result among 5,000 events, p99", _high(asyncio.run(_long(str(place)))), "ms")
+    with serving(str(place.parent)) as url:
+        _posts(url, CALLS // 10)
+        spent = _posts(url, CALLS)
+    yield Figure("a hook over HTTP before a call, median", median(spent), "ms")
+    yield Figure("a hook over HTTP before a call, p99", _high(spent), "ms", HTTP)
 
 
 async def _verbs(path: str) -> tuple[list[float], list[float]]:
@@ -64,6 +76,40 @@ async def _verbs(path: str) -> tuple[list[float], list[float]]:
         assert await run.seen("Bash", lookups.error(n), f"t{call}")
         seen.append((time.perf_counter() - began) * 1e3)
     return before, seen
+
+
+async def _long(path: str) -> list[float]:
+    """Milliseconds to keep a result in a session of many events."""
+    host, spent = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0), list[float]()
+    made = (Event("tool_call", tool="Bash", call=f"old{n}") for n in range(EVENTS))
+    await host.run("long").learn(*made)
+    for n in range(CALLS):
+        call = {"tool_name": "Bash", "tool_use_id": f"t{n}", "tool_input": {"command": f"ls {n}"}}
+        event = {"session_id": "long", **call, "tool_response": {"stdout": "a line\n" * 200}}
+        began = time.perf_counter()
+        await reply("PostToolUse", event, host)
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent
+
+
+def _posts(url: str, calls: int) -> list[float]:
+    """Milliseconds of each request on one connection, as an agent keeps it open."""
+    place, spent = urlsplit(url), list[float]()
+    connection = HTTPConnection(str(place.hostname), place.port)
+    call = {"hook_event_name": "PreToolUse", "session_id": "http", "tool_name": "Bash"}
+    for n in range(calls):
+        event = {
+            **call,
+            "tool_use_id": f"{calls}-{n}",
+            "tool_input": {"command": lookups.command(n)},
+        }
+        began = time.perf_counter()
+        head = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/hooks/claude-code", json.dumps(event), head)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()[:1]) == (200, b"{")
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent
 
 
 def _high(spent: Sequence[float]) -> float:

@@ -1,7 +1,5 @@
 """Secrets to plant, made anew from a fixed seed, so that no scanner takes this file for a leak."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@ It begins with the first test that asks for it and ends with the last process, i
 folder. Roles: `postgres` (superuser), `heedful_owner` (owns the tables), `heedful` (the service's).
 """
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import os

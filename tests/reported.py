@@ -1,7 +1,5 @@
 """Reports made by hand: a run of five stages, the fourth retried, the fifth never mended."""
 
-from __future__ import annotations
-
 from heedful.loop.record import Usage
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, Status
 

@@ -1,7 +1,5 @@
 """Policies and goals as people write them: what is meant, and what is refused by name."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress
@@ -46,10 +44,8 @@ def test_an_empty_object_is_the_default_and_a_policy_stays_itself():
 
 
 TEXTS: list[tuple[str, Policy]] = [
-    (
-        "thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
-        Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,)),
-    ),
+    ("thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
+     Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,))),
     ("default, -repeat", Policy((MaxAttempts(4), HOPELESS))),
     ("default, -repeat+nothing_met", Policy((MaxAttempts(4), Repeat(2)))),
     ("default, repeat.near=false", Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
@@ -67,11 +63,9 @@ TEXTS: list[tuple[str, Policy]] = [
     ("stage, unscored=again", three(unscored="again")),
     ("orchestrator, against=best", Policy(orchestrator.rules, goals=orchestrator.goals)),
     ("stage, a >= 0.5, b ≤ 2", three(goals=(Goal("a", 0.5), Goal("b", 2, "at_most")))),
-    (
-        "orchestrator, alignment >= 0.9",
-        replace(orchestrator, goals=(orchestrator.goals[1], Goal("alignment", 0.9))),
-    ),
-]
+    ("orchestrator, alignment >= 0.9",
+     replace(orchestrator, goals=(orchestrator.goals[1], Goal("alignment", 0.9)))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "meant"), TEXTS)
@@ -97,19 +91,13 @@ OBJECTS: list[tuple[dict[str, Any], Policy]] = [
     ({"preset": "stage", "repeat": True, "attempts": False}, Policy((Repeat(),))),
     ({"repeat": {"near": False}}, Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ({"rules": [{"rule": "attempts", "limit": 2}]}, Policy((MaxAttempts(2),))),
-    (
-        {"rules": [{"rule": "all", "rules": [{"rule": "attempts"}, {"rule": "nothing_met"}]}]},
-        Policy((All(MaxAttempts(), NothingMet()),)),
-    ),
-    (
-        {"rules": [{"rule": "attempts"}], "fatigue": {"limit": 0.5}, "min_gain": 0.2},
-        Policy((MaxAttempts(), Fatigue(0.5)), Improvement(0.2)),
-    ),
-    (
-        {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
-        three(goals=(Goal("a", 0.5), Goal("b", 1))),
-    ),
-]
+    ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}, {"rule": "nothing_met"}]}]},
+     Policy((All(MaxAttempts(), NothingMet()),))),
+    ({"rules": [{"rule": "attempts"}], "fatigue": {"limit": 0.5}, "min_gain": 0.2},
+     Policy((MaxAttempts(), Fatigue(0.5)), Improvement(0.2))),
+    ({"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
+     three(goals=(Goal("a", 0.5), Goal("b", 1)))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given_", "meant"), OBJECTS)

@@ -1,7 +1,5 @@
 """The reasons of recorded decisions, and how close a loop was to its limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -96,9 +94,6 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
     assert (told.decided, told.reason, told.detail) == ("again", "", "")
     unscored = decided(loop_of(Evaluation(), goals=(QUALITY,)), FOUR)
     assert (unscored.reason, unscored.triggers[0].reason) == ("unscored", "quality_unscored")
-
-
-# -- as a store keeps it
 
 
 # -- what was counted in loops before it

@@ -1,7 +1,5 @@
 """The failures of docs/failures.md: every run is read and reflected on, and the page is current."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.quality import failures

@@ -1,7 +1,5 @@
 """The pipeline of examples/forecast: two stages that make things up are caught and corrected."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from runpy import run_path

@@ -1,7 +1,5 @@
 """The house rules of the example: right answers pass, no finding gives the answer away."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -1,7 +1,5 @@
 """What others wrote poses as nobody's turn, hides nothing, and is otherwise left as it is."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -9,11 +9,7 @@ import heedful
 
 PACKAGE = Path(heedful.__file__).parent
 # Rooms, and what of them touches the world; modules that stand alone.
-ROOMS = {
-    "loop": (),
-    "lessons": (),
-    "traces": ("__init__", "reading"),
-}
+ROOMS = {"loop": (), "lessons": (), "traces": ("__init__", "reading")}
 ALONE = ("redact", "sanitize", "errors", "store/records", "checks/claims/words")
 # It declares asynchronous protocols, and runs nothing.
 CONTRACT = "heedful.models.contract"

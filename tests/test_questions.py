@@ -40,18 +40,13 @@ def test_why_stage_4_was_retried():
     assert lines[2].startswith("2. [train/attempt 1/hallucination_detection] failed: ")
 
 
-@pytest.mark.parametrize(
-    ("question", "stages"),
-    [
-        ("Can you tell me why TRAIN was retried?", "stage 4 (train)"),
-        (
-            "why were stages 4 and 5 retried",
-            "stage 4 (train, by its place), stage 5 (insights, by its place)",
-        ),
-        ("why a second attempt at train?", "stage 4 (train)"),
-        ("why was stage4 retried?", "stage 4 (train, by its place)"),
-    ],
-)
+@pytest.mark.parametrize(("question", "stages"), [
+    ("Can you tell me why TRAIN was retried?", "stage 4 (train)"),
+    ("why were stages 4 and 5 retried",
+     "stage 4 (train, by its place), stage 5 (insights, by its place)"),
+    ("why a second attempt at train?", "stage 4 (train)"),
+    ("why was stage4 retried?", "stage 4 (train, by its place)"),
+])  # fmt: skip
 def test_which_stages_are_meant(question, stages):
     found = answer(REPORT, question)
     assert (found.understood, found.missing) == (f"why {stages} was retried", "")

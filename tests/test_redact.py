@@ -1,7 +1,5 @@
 """Secrets are known by their form, their place or their name, and nothing else is."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

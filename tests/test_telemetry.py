@@ -1,7 +1,5 @@
 """What OpenTelemetry gets: names, parents and numbers; nothing before telemetry begins."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -6,8 +6,6 @@ provider; of RemoteError, the service that a client calls. NotPassed is no fault
 accepted. Every message says what was wrong, with which value, and what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -80,8 +78,7 @@ class LineError(UsageError):
         self.path: str = path
         self.line: int = line
         self.what: str = what
-        where = f"{path}:{line}" if line else path
-        super().__init__(f"{where}: {what}")
+        super().__init__(f"{path}:{line}: {what}" if line else f"{path}: {what}")
 
 
 class TraceFileError(LineError):
@@ -114,9 +111,9 @@ class NotQuarantined(UsageError):
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
+        why = f"heedful quarantine show {id} shows why"
         super().__init__(
-            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
-            f"heedful quarantine show {id} shows why"
+            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; {why}"
         )
 
 
@@ -144,10 +141,8 @@ class QuotaExceeded(UsageError):
         self.source: str = source
         self.count: int = count
         self.quota: int = quota
-        super().__init__(
-            f"source {_short(source)} would have {count} entries in quarantine, its quota is "
-            f"{quota}; release or reject some first, or raise its quota"
-        )
+        what = f"source {_short(source)} would have {count} entries in quarantine, its quota is "
+        super().__init__(f"{what}{quota}; release or reject some first, or raise its quota")
 
 
 class AccessDenied(HeedfulError):
@@ -190,12 +185,10 @@ class NotPassed(HeedfulError):
         self.result: Any = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
-        wrong, more = "; ".join(result.wrong[:3]), len(result.wrong) - 3
+        wrong, more = "; ".join(result.wrong[:3]) or "nothing was evaluated", len(result.wrong) - 3
         wrong += f" and {more} more" if more > 0 else ""
-        super().__init__(
-            f"not passed after {len(result.loop.attempts)} attempts ({why}): "
-            f"{wrong or 'nothing was evaluated'}; the best candidate is in .result.candidate"
-        )
+        what = f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
+        super().__init__(f"{what}; the best candidate is in .result.candidate")
 
 
 class UserCodeError(HeedfulError):
@@ -213,9 +206,8 @@ class StageFailed(UserCodeError):
         self.stage: str = stage
         self.run: str = run
         again = f"; finished stages are stored, run again with id={run!r}" if run else ""
-        super().__init__(
-            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
-        )
+        what = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
+        super().__init__(f"{what}; fix it{again}")
 
 
 class CheckFailed(UserCodeError):
@@ -258,10 +250,8 @@ class StoreInDoubt(StoreError):
     """The connection was lost during a commit, so the result is unknown; repeat the call."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}: the connection was lost before the commit was acknowledged; make the same "
-            "call again: it does not write twice"
-        )
+        what += ": the connection was lost before the commit was acknowledged"
+        super().__init__(f"{what}; make the same call again: it does not write twice")
 
 
 class RoleRefused(StoreError):
@@ -281,10 +271,7 @@ class ModelUnavailable(ModelError):
 
 
 class WeightsError(ModelUnavailable):
-    """Weights could not be fetched, or their bytes are wrong.
-
-    `tried` has one line for each source, in the order they were tried.
-    """
+    """Weights were not fetched, or their bytes are wrong; `tried` has a line for each source."""
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
         self.name: str = name
@@ -298,10 +285,7 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The answer of the model is not what was asked for; `answer` is its text.
-
-    `usage` is the Usage of the call, None if unknown.
-    """
+    """The answer is not what was asked for: `answer` is its text, `usage` its Usage or None."""
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
@@ -322,9 +306,9 @@ class Unreachable(RemoteError):
 
     def __init__(self, url: str, what: str, why: str = "") -> None:
         self.url: str = url
-        why = f": {_short(why)}" if why else ""
+        what += f": {_short(why)}" if why else ""
         super().__init__(
-            f"no answer from {url}, {what}{why}; check the address and that the service runs"
+            f"no answer from {url}, {what}; check the address and that the service runs"
         )
 
 

@@ -86,8 +86,7 @@ _SIGNED = (
     r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
     rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
 )
-# References, templates, names of variables and parts of expressions are not secrets.
-_NO_SECRET = (
+_NO_SECRET = (  # references, templates, names of variables and parts of expressions are not secrets
     r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
     r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
 )
@@ -104,8 +103,7 @@ _IN_URL = (
     r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
     r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
 )
-# After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
-_AUTHORIZATION = (
+_AUTHORIZATION = (  # after any scheme but a bearer's; `auth` is in the settings of Docker and npm
     r"((?:uthorization|UTHORIZATION|_auth|\"auth)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
     r"(?!(?i:bearer)\s[\w.~+/=-]{20})(?>(?:[A-Za-z][\w-]{1,30}\s{1,3})?))"
     rf"{_NO_SECRET}(?![\w.]{{1,60}}[(}}])(?:(?<=(?i:basic)\s)|(?=[^\s\"']{{0,60}}\d))[^\s\"'\\]{{8,}}+"
@@ -350,9 +348,8 @@ def _issued() -> list[tuple[str, str]]:
     forms = _ISSUED.strip()
     for name, chars in _CLASSES.items():
         forms = forms.replace(f"\\{name}", chars)
-    return [
-        (kind, one) for kind, *own in map(str.split, re.split(r"\n(?! )", forms)) for one in own
-    ]
+    issuers = map(str.split, re.split(r"\n(?! )", forms))
+    return [(kind, form) for kind, *own in issuers for form in own]
 
 
 @cache

@@ -1,10 +1,4 @@
-"""Make texts from untrusted sources safe for a prompt.
-
-`sanitize` removes hidden characters and tokens that begin or end a chat turn. `delimit` puts texts
-between delimiters that they do not contain. `cut_middle` shortens a text.
-"""
-
-from __future__ import annotations
+"""Make texts from untrusted sources safe for a prompt: clean, between delimiters, and short."""
 
 import hashlib
 import re

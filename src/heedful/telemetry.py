@@ -87,8 +87,7 @@ _active: list[_Exporter] = []  # the exporter, once `begin` was called
 def begin(*, content: bool = False, tracers: TracerProvider | None = None) -> None:
     """Start exporting to the given provider, or else to OpenTelemetry's global provider.
 
-    With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
-    PackageMissing.
+    With `content`, prompts, answers, queries and findings are exported, too. Raises PackageMissing.
     """
     try:
         from opentelemetry import trace
@@ -106,8 +105,7 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
     """Open a span for a job."""
     if not _active:
         return nullcontext()
-    attributes = _own(task=name, tenant=tenant, project=project)
-    return _active[0].span(f"heedful.task {name}", attributes)
+    return _active[0].span(f"heedful.task {name}", _own(task=name, tenant=tenant, project=project))
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -120,8 +118,7 @@ def chat(
 ) -> Iterator[Callable[[str, str, int, int], None]]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Yields a function. Call it with the text of the answer, the finish reason, and the numbers of
-    tokens of the prompt and the answer.
+    Yields a function of the answer's text, the finish reason, and the tokens of prompt and answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
@@ -157,7 +154,6 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
 
     exporter, span, decision = _active[0], get_current_span(), _decision(verdict)
     span.set_attributes(decision)
-    passed = decision["heedful.passed"]
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation is not None:
         why = {}
@@ -166,7 +162,7 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
             why = {"gen_ai.evaluation.explanation": redact(messages)[:LONGEST]}
         given = evaluation.scores.items()
         scores = {name: {"gen_ai.evaluation.score.value": value} for name, value in given}
-        label = {"gen_ai.evaluation.score.label": "pass" if passed else "fail"}
+        label = {"gen_ai.evaluation.score.label": "pass" if decision["heedful.passed"] else "fail"}
         for name, score in (scores or {"heedful": {}}).items():
             named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
             span.add_event("gen_ai.evaluation.result", named)

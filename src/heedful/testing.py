@@ -1,7 +1,5 @@
 """Test doubles for users: a scripted model, an embedder without weights, made-up loops."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

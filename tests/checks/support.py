@@ -1,7 +1,5 @@
 """Calls a check as a host would."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

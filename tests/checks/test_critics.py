@@ -1,7 +1,5 @@
 """Critics: roles, what is asked and read, malformed answers, panels, and who can judge."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

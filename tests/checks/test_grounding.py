@@ -1,7 +1,5 @@
 """A text is held against the row and the column that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,36 +117,21 @@ PROSE = "The bridge was opened in 1932 by Ruth Alder. It is 310 metres long and 
 BRIDGE = "この橋は1932年に開通した。長さは310メートルである。"
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "verdicts"),
-    [
-        (
-            MODELS,
-            "Ridge, tuned by Amelia at Zurich, has an RMSE of 3.25 after 77 rounds.",
-            {"Amelia": "not found", "Zurich": "not found", "3.25": "supported", "77": "not found"},
-        ),
-        (MODELS, "The 5 models differ.", {"5": "not found"}),
-        (MODELS, "Ridge improves RMSE by 40 % over Naive.", {"40": "not found"}),
-        (
-            [{"town": "Bern", "cases": 12}, {"town": "Chur", "cases": 9}],
-            "Bern has 12 cases per 100,000 people.",
-            {"12": "supported", "100,000": "not found"},
-        ),
-        (TOWNS, "There are Swedish towns, one is Lund of Sweden, one is in Austria.", {}),
-        (TOWNS, "One town is in Portugal.", {"Portugal": "not found"}),
-        (
-            PROSE,
-            "The bridge of 310 metres was opened in 1932.",
-            {"310": "supported", "1932": "supported"},
-        ),
-        (
-            PROSE,
-            "The bridge of 340 metres was opened by Ruth Elder.",
-            {"340": "not found", "Ruth Elder": "not found"},
-        ),
-        (BRIDGE, "橋の長さは340メートルである。", {"340": "not found"}),
-    ],
-)
+@pytest.mark.parametrize(("evidence", "text", "verdicts"), [
+    (MODELS, "Ridge, tuned by Amelia at Zurich, has an RMSE of 3.25 after 77 rounds.",
+     {"Amelia": "not found", "Zurich": "not found", "3.25": "supported", "77": "not found"}),
+    (MODELS, "The 5 models differ.", {"5": "not found"}),
+    (MODELS, "Ridge improves RMSE by 40 % over Naive.", {"40": "not found"}),
+    ([{"town": "Bern", "cases": 12}, {"town": "Chur", "cases": 9}],
+     "Bern has 12 cases per 100,000 people.", {"12": "supported", "100,000": "not found"}),
+    (TOWNS, "There are Swedish towns, one is Lund of Sweden, one is in Austria.", {}),
+    (TOWNS, "One town is in Portugal.", {"Portugal": "not found"}),
+    (PROSE, "The bridge of 310 metres was opened in 1932.",
+     {"310": "supported", "1932": "supported"}),
+    (PROSE, "The bridge of 340 metres was opened by Ruth Elder.",
+     {"340": "not found", "Ruth Elder": "not found"}),
+    (BRIDGE, "橋の長さは340メートルである。", {"340": "not found"}),
+])  # fmt: skip
 def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdicts):
     found = judged(text, evidence)
     assert {name: found[name] for name in verdicts} == verdicts

@@ -1,7 +1,5 @@
 """How evidence of any shape, data frames too, and numbers and dates in texts are read."""
 
-from __future__ import annotations
-
 import cProfile
 import json
 import math
@@ -87,22 +85,16 @@ def test_one_table_in_any_form_gives_the_same_claims(frame):
 WIDE = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.0]})
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "places"),
-    [
-        (
-            {"costs": PANDAS, "deep": {"speeds": POLARS.select("model", ms=pl.lit(7))}},
-            "Ridge has an RMSE of 3.25 and takes 9 ms.",
-            [("supported", ("$.costs[1].rmse",)), ("contradicted", ("$.deep.speeds[1].ms",))],
-        ),
-        (
-            WIDE.pivot_table(index="model", values=["rmse", "mape"], aggfunc=["mean", "max"]),
-            "B2 has a mean RMSE of 1.",
-            [("contradicted", ("$[1].mean rmse",))],
-        ),
-        (pd.Series({"rmse": 4.0, "mape": 3.0}), "The RMSE is 3.", [("contradicted", ("$.rmse",))]),
-    ],
-)
+@pytest.mark.parametrize(("evidence", "text", "places"), [
+    (
+        {"costs": PANDAS, "deep": {"speeds": POLARS.select("model", ms=pl.lit(7))}},
+        "Ridge has an RMSE of 3.25 and takes 9 ms.",
+        [("supported", ("$.costs[1].rmse",)), ("contradicted", ("$.deep.speeds[1].ms",))],
+    ),
+    (WIDE.pivot_table(index="model", values=["rmse", "mape"], aggfunc=["mean", "max"]),
+     "B2 has a mean RMSE of 1.", [("contradicted", ("$[1].mean rmse",))]),
+    (pd.Series({"rmse": 4.0, "mape": 3.0}), "The RMSE is 3.", [("contradicted", ("$.rmse",))]),
+])  # fmt: skip
 def test_frames_have_names_levels_and_series(evidence, text, places):
     assert [(claim.verdict, claim.paths) for claim in ground(text, evidence)] == places
 

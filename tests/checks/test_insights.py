@@ -1,7 +1,5 @@
 """What a text about a run cites is there."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Predictions against what they predict: bounds, degenerate input, no actual values."""
 
-from __future__ import annotations
-
 import statistics
 from math import inf, nan
 from typing import Any
@@ -116,22 +114,16 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
 # Leakage and skill
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        (*GOOD, []),
-        (GOOD[0], GOOD[0], [("error", "leakage: predicted")]),
-        (np.round(GOOD[0]), np.round(GOOD[0]), []),  # whole numbers may be easy to predict
-        (
-            GOOD[0],
-            np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
-            [("warning", "leakage: predicted")],
-        ),
-        (GOOD[0], column(230, 20), [("warning", "skill: predicted")]),
-        (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
-        ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
-    ],
-)
+@pytest.mark.parametrize(("actual", "predicted", "expected"), [
+    (*GOOD, []),
+    (GOOD[0], GOOD[0], [("error", "leakage: predicted")]),
+    (np.round(GOOD[0]), np.round(GOOD[0]), []),  # whole numbers may be easy to predict
+    (GOOD[0], np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
+     [("warning", "leakage: predicted")]),
+    (GOOD[0], column(230, 20), [("warning", "skill: predicted")]),
+    (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
+    ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
+])  # fmt: skip
 def test_leakage_and_skill(actual, predicted, expected):
     assert [(one.level, one.key) for one in judged(actual, predicted)] == expected
 

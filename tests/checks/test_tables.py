@@ -1,7 +1,5 @@
 """Tables in every form: what can be read, what a cell means, ranges, keys, files."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -214,28 +212,22 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
 # Rows and their keys
 
 
-@pytest.mark.parametrize(
-    ("key", "candidate", "expected"),
-    [
-        ("id", {"id": [1, 2], "y": [0, 0]}, []),
-        ("id", {"id": ["\ud800", "a\0b"]}, []),
-        ("id", {"id": []}, ["missing_results: empty"]),
-        ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
-        (
-            "id",
-            {"id": ["d", "x", None, "b", "b", "x"]},
-            [
-                "no key: 1 of 6 rows have no id",
-                "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
-            ],
-        ),
-        (
-            ["shop", "day"],
-            {"shop": ["a", "a"], "day": [2, 2]},
-            ["twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("key", "candidate", "expected"), [
+    ("id", {"id": [1, 2], "y": [0, 0]}, []),
+    ("id", {"id": ["\ud800", "a\0b"]}, []),
+    ("id", {"id": []}, ["missing_results: empty"]),
+    ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
+    (
+        "id",
+        {"id": ["d", "x", None, "b", "b", "x"]},
+        [
+            "no key: 1 of 6 rows have no id",
+            "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
+        ],
+    ),
+    (["shop", "day"], {"shop": ["a", "a"], "day": [2, 2]},
+     ["twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'"]),
+])  # fmt: skip
 def test_rows_without_a_key_of_their_own_are_counted_and_named(key, candidate, expected):
     found = findings(numbers.rows(key=key), candidate)
     said = [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found]

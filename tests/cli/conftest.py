@@ -1,7 +1,5 @@
 """A desk for every test, sessions at it, and a database with a history."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs `heedful` as a user does: in a folder with task files and a model."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

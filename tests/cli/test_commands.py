@@ -1,7 +1,5 @@
 """Every command on one database: in words, as one JSON document, and with bad input."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

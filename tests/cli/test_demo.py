@@ -1,7 +1,5 @@
 """`heedful demo` as a user runs it, with models that follow a script; its report and statistics."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Task files and files of recorded loops: what they hold, and errors that name line and field."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

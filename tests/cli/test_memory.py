@@ -1,7 +1,5 @@
 """What memory holds, through the commands: sessions as a person types them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal
@@ -41,7 +39,7 @@ def fill(desk: Desk, *lessons: tuple[Any, ...], **more: Any) -> None:
         asyncio.run(remember(store))
 
 
-def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session):
+def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session, monkeypatch):
     async def write(store: Store) -> None:
         with Effects(actor=Actor("key:0f")):
             for project in ("default", "other"):
@@ -49,11 +47,17 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session):
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
+    monkeypatch.setenv("HEEDFUL_PROJECT", "third")
     session(
-        ("quarantine revoke key:0f", 0, "would remove: 2 examples, 2 lessons", "--by NAME"),
+        ("quarantine list", 0, "nothing waits in the quarantine of project 'third'"),
+        ("quarantine revoke key:heedful_0f", 0, "would remove: 2 examples, 2 lessons",
+         "lessons: 1, ", "--by NAME"),
+        ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
         ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
-        ("quarantine revoke key:0f --by ann --yes", 3),
-    )
+        ("quarantine revoke key:0f --by ann --yes", 0, "key:0f wrote nothing"),
+        ("quarantine revoke page --by ann --yes", 3),
+        ("audit list", 0, "quarantine.revoke", "key:0f", "ann"),
+    )  # fmt: skip
 
 
 # Patterns, pins and what is not of use
@@ -116,9 +120,10 @@ def test_fixes_are_shown_whole(desk, session):
     [
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
-        (LOG, 1, "no line looks like an error; pass the line"),
-        (LOG + b"KeyError: 'a'\n" + LOG, 0, "lesson 1, error"),
+        (LOG[:99_000], 1, "no line looks like an error; pass the line"),
+        (LOG + b"KeyError: 'a'\n" + LOG[:99_000], 0, "lesson 1, error"),
     ],
+    ids=["empty", "binary", "well", "failed"],
 )
 def test_what_is_read_is_refused_searched_and_counted(desk, session, text, code, said):
     fill(desk, ("KeyError", "KeyError: 'a'", {"lesson": "Ask first."}))
@@ -167,7 +172,8 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
         ("quarantine release 2 --by ann --why 'read it'", 0, "released: 2", "quarantine list"),
         ("quarantine reject 1 3 3 --by ann --json", 0, '"rejected": [\n    1,\n    3\n  ]'),
         ("quarantine release 1 --by bob", 2, "it was rejected by ann; heedful quarantine show 1"),
-        ("quarantine list", 0, "nothing waits in quarantine\n"),
+        ("audit list", 0, "quarantine.release", "quarantine.reject"),
+        ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject"),
         (f"quarantine revoke '{page}'", 0, f"would remove: {removed}", "' --by NAME"),
@@ -251,6 +257,13 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
         ("proof", 0, "!retired", "!lesson 1"),  # nothing has come since
         (again, 3),
     )
+
+
+def test_proof_counts_the_loops_that_run(desk, session):
+    one = Exposure(f"check/{ADA}", "running", True, ADA, 0.1)
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[one]))
+    session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

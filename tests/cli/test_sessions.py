@@ -1,7 +1,5 @@
 """`heedful learn-sessions`: folders, damaged files, repositories, and what it prints."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -15,6 +13,8 @@ import pytest
 
 from heedful.cli.sessions import OWN
 from tests.cli.support import COMMAND, Desk
+
+MANY = 150  # sessions, so that Ctrl-C comes while they are read
 
 
 def lines(folder: Path, id: str) -> str:
@@ -121,7 +121,7 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(desk, session, 
 
 def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     (tmp_path / "logs").mkdir()
-    for n in range(400):
+    for n in range(MANY):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
     given = "learn-sessions", "logs", "--db", "m.db", "--json"
     running = desk.start(*given)
@@ -129,6 +129,6 @@ def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     running.send_signal(signal.SIGINT)
     assert ("stopped" in running.communicate()[0], running.returncode) == (True, 130)
     done = json.loads(desk.heedful(*given).out)
-    assert done["sessions"] == 400
-    assert json.loads(desk.heedful(*given).out)["known"] == 400
-    assert 400 in [one["sessions"] for one in done["failures"]]
+    assert done["sessions"] == MANY
+    assert json.loads(desk.heedful(*given).out)["known"] == MANY
+    assert MANY in [one["sessions"] for one in done["failures"]]

@@ -1,7 +1,5 @@
 """`heedful export` and `heedful import`: files, pipes, messages, and what a person does next."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

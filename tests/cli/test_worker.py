@@ -1,7 +1,5 @@
 """`heedful worker`: what waits is done, what cannot be is said, and telemetry goes out."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import logging

@@ -1,7 +1,6 @@
 """The shapes of loop guardrails and reflections: names, in their order, and types."""
 
-from __future__ import annotations
-
+import asyncio
 import re
 from typing import Any
 
@@ -25,6 +24,10 @@ TYPES: dict[Any, str] = {
     dict: "repetition_counts",
 }
 TYPE = {name: kind for kind, names in TYPES.items() for name in names.split()}
+
+
+def do(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
 
 
 def shape(names: str, **nested: Any) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 """Reflections in the shapes that callers of earlier systems rely on."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -12,43 +9,33 @@ from uuid import UUID
 import pytest
 
 from heedful import compat
-from heedful.compat.reflections import (
-    generate_reflection,
-    query_reflections,
-    store_reflection,
-)
+from heedful.compat.reflections import generate_reflection, query_reflections, store_reflection
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat import shapes
+from tests.compat.shapes import do
 from tests.engines import rows
 
 TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [
     {"event_type": "llm_call", "content": TASK},
     {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
-    {
-        "event_type": "tool_response",
-        "content": "",
-        "tool_name": "price",
-        "error": {"message": "3 items match", "code": "E3"},
-    },
-]
+    {"event_type": "tool_response", "content": "", "tool_name": "price",
+     "error": {"message": "3 items match", "code": "E3"}},
+]  # fmt: skip
 FAILED: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",
     "events": EVENTS,
     "outcome": "error",
-    "error": {
-        "error_category": "timeout_error",
-        "error_message": "no answer within 30 s",
-        "context": {"seconds": 30},
-    },
+    "error": {"error_category": "timeout_error", "error_message": "no answer within 30 s",
+     "context": {"seconds": 30}},
     "task_description": TASK,
     "task_goal": "A price",
     "session_id": "s1",
     "related_memory_ids": ["m1"],
-}
+}  # fmt: skip
 SPOKEN: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",
@@ -56,10 +43,6 @@ SPOKEN: dict[str, Any] = {
     "outcome": "failure",
     "task_description": TASK,
 }
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 def without(name: str, value: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 """Loop guardrails under the names that callers of earlier systems rely on."""
 
-from __future__ import annotations
-
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -35,15 +32,12 @@ from heedful.loop.stop import Echo, Fatigue, MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
+from tests.compat.shapes import do
 
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
 TAG = {"tag": "overconfidence", "severity": 0.6}
 FIRST: dict[str, Any] = {"task": "Sum up", "summary": "All is well.", "bias_tags": [TAG], **POOR}
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 def done(store: Any, name: str, **told: Any) -> dict[str, Any]:
@@ -137,16 +131,6 @@ def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
     with pytest.raises(Conflict, match="another task"):
         done(store, "loop_001_r1", **{**FIRST, "task": "Translate"})
     done(store, "loop_001_r1", **POOR)
-
-
-def test_the_same_completion_at_once_is_one_attempt(store):
-    async def eight() -> list[dict[str, Any]]:
-        one = [process_loop_completion("loop_001", "done", store=store, **FIRST) for _ in range(8)]
-        return await asyncio.gather(*one)
-
-    answers = do(eight())
-    assert all(one == answers[0] for one in answers)
-    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).decisions) == 1
 
 
 def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):

@@ -1,8 +1,5 @@
 """Corrected errors, and mistakes with their corrections, under the names that callers rely on."""
 
-from __future__ import annotations
-
-import asyncio
 import hashlib
 import logging
 import re
@@ -17,7 +14,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
-from tests.compat.shapes import MOMENT
+from tests.compat.shapes import MOMENT, do
 from tests.engines import IN_SOAK, opened
 
 pytestmark = IN_SOAK
@@ -38,10 +35,6 @@ MISTAKE, CORRECTION = "the carry was left out", "345"
 @pytest.fixture
 def memory(store):
     return Memory(store, Scope("t", "p"), max_entries=1000)
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 # -- corrected errors
@@ -293,23 +286,18 @@ def test_a_prompt_gets_entries_as_data():
 # -- bad input
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        (lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True), "iteration"),
-        (
-            lambda m: compat.persist_reflection(replace(ONE, quality_delta=float("nan")), m, True),
-            "quality_delta",
-        ),
-        (lambda m: compat.persist_reflection(ONE, m, True, 1.5), "similarity_threshold"),
-        (lambda m: compat.store(m, "", "m", "c"), "prompt"),
-        (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
-        (lambda m: compat.store(m, "p", "m", None), "correction"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
-        (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
-    ],
-)
+@pytest.mark.parametrize(("call", "field"), [
+    (lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True), "iteration"),
+    (lambda m: compat.persist_reflection(replace(ONE, quality_delta=float("nan")), m, True),
+     "quality_delta"),
+    (lambda m: compat.persist_reflection(ONE, m, True, 1.5), "similarity_threshold"),
+    (lambda m: compat.store(m, "", "m", "c"), "prompt"),
+    (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
+    (lambda m: compat.store(m, "p", "m", None), "correction"),
+    (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
+    (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
+    (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
+])  # fmt: skip
 def test_bad_input_is_named(memory, call, field):
     with pytest.raises(InvalidInput) as caught:
         do(call(memory))

@@ -1,7 +1,5 @@
 """The names, positions and defaults that callers of earlier systems write."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,21 +1,14 @@
 """Single steps of generate, critique, revise, under the names that callers rely on."""
 
-from __future__ import annotations
-
-import asyncio
 from typing import Any
 
 import pytest
 
 import heedful
 from heedful.compat import check_convergence, has_converged, improvement_score, run_iteration
-from heedful.loop.policies import reflection
 from heedful.loop.record import Evaluation, Finding
 from heedful.testing import history
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
+from tests.compat.shapes import do
 
 
 def severe(*severities: float) -> Evaluation:
@@ -90,31 +83,15 @@ def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("severities", "best", "stopped"),
-    [
-        ((0.9, 0.9, 0.1), 1, ["plateau"]),
-        ((0.9, 0.7, 0.65), 3, ["attempts", "plateau"]),
-        ((0.9, 0.2, 0.0), 2, ["plateau"]),  # below the floor: kept as it is
-        ((0.5, 0.8, 0.0), 1, ["plateau"]),
-        ((0.9, 0.8, 0.0), 3, []),  # passed
-        ((0.9, 0.7, 0.5), 3, ["attempts"]),
-    ],
-)
-def test_a_loop_keeps_the_mildest_candidate_and_stops_at_a_plateau(severities, best, stopped):
-    drafts = {"one": severities[0], "quite other": severities[1], "a third": severities[2]}
-    answers = iter(drafts)
-
-    def evaluate(candidate: Any, at: Any) -> Evaluation:  # words each finding differently
-        severity = drafts[candidate]
-        found = Finding("c", f"see {candidate}", severity=severity)
-        return Evaluation((found,) if severity else ())
-
-    options: dict[str, Any] = {"evaluate": evaluate, "policy": reflection, "store": None}
-    result = do(heedful.run("task", generate=lambda task, hint: next(answers), **options))
-    assert (result.best, result.candidate) == (best, list(drafts)[best - 1])
-    assert [stop.rule for stop in result.stopped_by] == stopped
-    assert has_converged(result) is (stopped != ["attempts"])
+@pytest.mark.parametrize(("limit", "converged"), [(2, True), (1, False)])
+def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
+    """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
+    options: Any = {
+        "evaluate": judged({"draft": 0.9}),
+        "policy": f"plateau.patience=1, attempts.limit={limit}",
+    }
+    result = do(heedful.run("task", generate=lambda *_: "draft", store=None, **options))
+    assert has_converged(result) is converged
 
 
 @pytest.mark.parametrize(

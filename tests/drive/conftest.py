@@ -1,7 +1,5 @@
 """Both journals: in memory, and in the store of the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Generators and checks that count their calls, and a count of commits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Candidates that are objects, and token counts in the shapes of the common SDKs."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace as Shape
 from typing import Any
 

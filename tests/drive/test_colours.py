@@ -1,7 +1,5 @@
 """Plain functions and async ones: the decorator, run_sync, interrupts."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor

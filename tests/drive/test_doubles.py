@@ -1,7 +1,5 @@
 """The public doubles do what they say."""
 
-from __future__ import annotations
-
 import asyncio
 from math import isclose
 

@@ -1,7 +1,5 @@
 """What is written down when, and what happens when a driver is stopped in the middle."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading
@@ -172,14 +170,6 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(store, path,
     assert stored.loop.attempts == result.loop.attempts
     assert (len(stored.verdicts), stored.journal) == (4, {})
     assert rows(path, "select count(*) from loop") == [(1,)]
-
-
-# -- memory in the loop
-
-
-def units(candidate: Any, context: Context) -> list[Finding]:
-    good = str(candidate).endswith(" kg")
-    return [] if good else [Finding("units", f"{candidate} has no unit", "write the unit")]
 
 
 async def test_an_attempt_survives_a_store_that_fails(tmp_path):

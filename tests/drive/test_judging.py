@@ -1,7 +1,5 @@
 """Judging: the share that is met, which candidate is preferred, what it costs, where it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,9 +149,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     result = await session(store, **known).finish()  # another session knows it, too
     assert isinstance(result.verdict, Done)
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
-
-
-# -- where a check runs
 
 
 # -- checks that raise, where a finding stands for them

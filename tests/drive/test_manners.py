@@ -1,7 +1,5 @@
 """What users write by instinct works, or says what to do: the decorator, checks, policies."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Overrides, given by the driver or from outside: what reopens, what is refused, what expires."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

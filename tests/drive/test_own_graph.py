@@ -1,7 +1,5 @@
 """Loops whose attempts the user's own graph makes, in this process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace as Shape
 from typing import Any

@@ -1,7 +1,5 @@
 """What a loop is shown of memory, what a coin withholds, and what is written down of it when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count

@@ -1,7 +1,5 @@
 """Memory in another store than the journal, loops that are reopened, and looks that fail."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Host (c): attempts that somebody else makes and reports, decided as those of a driver are."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

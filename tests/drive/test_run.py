@@ -1,7 +1,5 @@
 """Driving a loop: attempts, hints, candidates, revision, limits, and what they cost."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -10,11 +10,20 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.tools import tool
 
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    ModelDown,
+    Results,
+    Say,
+    Script,
+    Turn,
+    shell_of,
+)
 
 
 class Scripted(GenericFakeChatModel):
@@ -45,38 +54,14 @@ def scripted(script: Sequence[Any]) -> Scripted:
     return Scripted(messages=(message(*one) for one in turns), prompts=[])
 
 
-def shell_tool(commands: list[str], results: Mapping[str, str | Exception]) -> Any:
-    """Return the tool; it keeps the commands that ran."""
-
-    @tool
-    def shell(command: str) -> str:
-        """Run a command."""
-        commands.append(command)
-        result = results.get(command, "done")
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    return shell
-
-
 def agent_of(model: Scripted, middleware: HeedfulMiddleware, **options: Any) -> Any:
     errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
     return create_agent(model, middleware=[middleware, errors], **options)
 
 
-class LangChain:
-    name = "langchain"
-
-    async def drive(
-        self, host: Host, task: str, script: Sequence[Turn], *, id: str, results: Any = None
-    ) -> Driven:
-        model, commands = scripted(script), list[str]()
-        tools = [shell_tool(commands, results or {})]
-        agent = agent_of(model, HeedfulMiddleware(host), tools=tools)
-        config: Any = {"configurable": {"thread_id": id}}
-        state = await agent.ainvoke({"messages": [("user", task)]}, config)
-        return Driven(str(state["messages"][-1].text), model.prompts, commands)
-
-
-DOUBLE = LangChain()
+async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
+    model, commands = scripted(script), list[str]()
+    agent = agent_of(model, HeedfulMiddleware(host), tools=[shell_of(commands, results)])
+    config: Any = {"configurable": {"thread_id": id}}
+    state = await agent.ainvoke({"messages": [("user", task)]}, config)
+    return Driven(str(state["messages"][-1].text), model.prompts, commands, verdict_of(state))

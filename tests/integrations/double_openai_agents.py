@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from heedful.integrations import Host, openai_agents
-from tests.integrations.doubles import Driven, Say, Turn
+from heedful.integrations import Host, openai_agents, verdict_of
+from tests.integrations.doubles import OK, Driven, Results, Say, Script, shell_of
 
 
-def scripted(turns: Sequence[Turn], tool: str = "shell") -> Any:
+def scripted(turns: Script, tool: str = "shell") -> Any:
     """Return the model of a script."""
     usage = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
     steps: list[Any] = []
@@ -40,41 +40,15 @@ def _texts(value: Any) -> list[str]:
 
 
 def shell_agent(
-    script: Sequence[Turn],
-    driven: Driven,
-    results: Mapping[str, str | Exception] = {},
-    **options: Any,
+    script: Script, driven: Driven, results: Results = OK, **options: Any
 ) -> tuple[Agent[Any], Any]:
     """Return an agent with the tool `shell`, and its model."""
-
-    def shell(command: str) -> str:
-        """Run a command."""
-        driven.commands.append(command)
-        result = results.get(command, "done")
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    model = scripted(script)
+    model, shell = scripted(script), shell_of(driven.commands, results)
     return Agent("triage", model=model, tools=[function_tool(shell, **options)]), model
 
 
-class OpenAIAgents:
-    name = "openai_agents"
-
-    async def drive(
-        self,
-        host: Host,
-        task: str,
-        script: Sequence[Turn],
-        *,
-        id: str,
-        results: Mapping[str, str | Exception] = {},
-    ) -> Driven:
-        driven, config = Driven(), RunConfig(tracing_disabled=True)
-        agent, model = shell_agent(script, driven, results)
-        result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
-        return Driven(result.final_output, prompts(model), driven.commands)
-
-
-DOUBLE = OpenAIAgents()
+async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
+    driven, config = Driven(), RunConfig(tracing_disabled=True)
+    agent, model = shell_agent(script, driven, results)
+    result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
+    return Driven(result.final_output, prompts(model), driven.commands, verdict_of(result))

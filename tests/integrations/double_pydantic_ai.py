@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolFailed
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
-from tests.integrations.doubles import Call, Driven, Turn
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 
-def scripted(script: Sequence[Turn], driven: Driven) -> FunctionModel:
+def scripted(script: Script, driven: Driven) -> FunctionModel:
     """Return the model of a script; an output tool gets the text as the value of its argument."""
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -37,41 +37,16 @@ def scripted(script: Sequence[Turn], driven: Driven) -> FunctionModel:
 
 
 def shell_agent(
-    script: Sequence[Turn],
-    driven: Driven,
-    results: Mapping[str, str | Exception] = {},
-    **options: Any,
+    script: Script, driven: Driven, results: Results = OK, **options: Any
 ) -> Agent[Any, Any]:
     agent: Agent[Any, Any] = Agent(scripted(script, driven), **options)
-
-    @agent.tool_plain
-    def shell(command: str) -> str:
-        """Run a command."""
-        driven.commands.append(command)
-        result = results.get(command, "done")
-        if isinstance(result, Exception):
-            raise ToolFailed(str(result))
-        return result
-
+    agent.tool_plain(shell_of(driven.commands, results, ToolFailed))
     return agent
 
 
-class PydanticAI:
-    name = "pydantic_ai"
-
-    async def drive(
-        self,
-        host: Host,
-        task: str,
-        script: Sequence[Turn],
-        *,
-        id: str,
-        results: Mapping[str, str | Exception] = {},
-    ) -> Driven:
-        driven = Driven()
-        agent = shell_agent(script, driven, results, capabilities=[Heedful(host)])
-        driven.answer = (await agent.run(task, run_id=id)).output
-        return driven
-
-
-DOUBLE = PydanticAI()
+async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
+    driven = Driven()
+    agent = shell_agent(script, driven, results, capabilities=[Heedful(host)])
+    result = await agent.run(task, run_id=id)
+    driven.answer, driven.verdict = result.output, verdict_of(result)
+    return driven

@@ -1,12 +1,19 @@
-"""What the table of hosts asks of each framework: its own fake model, driven by a script."""
+"""What the table of hosts asks of each framework: its own fake model, driven by a script.
+
+Each double has a function `drive`, which runs an agent as a user of this integration would set it
+up. The model takes the turns of the script in order, and repeats the last. `results` has what the
+tool `shell` returns or raises for a command, by default "done". Raises what the host raises.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
-from heedful.integrations import Host
+from heedful import Done
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,9 @@ class ModelDown(Exception):
 
 
 Turn = Say | Call | ModelDown
+Script = Sequence[Turn]
+Results = Mapping[str, str | Exception]
+OK: Results = {}
 
 
 @dataclass
@@ -37,25 +47,23 @@ class Driven:
     answer: str = ""
     prompts: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
+    verdict: Done | None = None
 
 
-class Double(Protocol):
-    """A framework with its own fake model and one tool, `shell(command)`."""
+def shell_of(commands: list[str], results: Results, error: type[Exception] | None = None) -> Any:
+    """Return the tool; it keeps the commands that ran, and raises as `error` what it raises.
 
-    name: str
+    The command "kill" kills the process.
+    """
 
-    async def drive(
-        self,
-        host: Host,
-        task: str,
-        script: Sequence[Turn],
-        *,
-        id: str,
-        results: Mapping[str, str | Exception] = {},
-    ) -> Driven:
-        """Run an agent on the task, as a user of this integration would set it up.
+    def shell(command: str) -> str:
+        """Run a command."""
+        commands.append(command)
+        if command == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = results.get(command, "done")
+        if isinstance(result, Exception):
+            raise error(str(result)) if error else result
+        return result
 
-        The model takes the turns of the script in order, and repeats the last. `results` has what
-        the tool returns or raises for a command, by default "done". Raises what the host raises.
-        """
-        ...
+    return shell

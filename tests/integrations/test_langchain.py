@@ -23,11 +23,11 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from heedful import Done, Finding, policy
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.store import episodes, loops
-from tests.integrations.double_langchain import agent_of, scripted, shell_tool
-from tests.integrations.doubles import Call, ModelDown, Say
+from tests.integrations.double_langchain import agent_of, scripted
+from tests.integrations.doubles import Call, ModelDown, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -48,7 +48,7 @@ def stored(folder: Path, id: str) -> Any:
 
 
 def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) -> None:
-    memory, tools = memory_in(tmp_path), [shell_tool([], {BUILD.command: RuntimeError(ERROR)})]
+    memory, tools = memory_in(tmp_path), [shell_of([], {BUILD.command: RuntimeError(ERROR)})]
     model = scripted([BUILD, BUILD, Say("high"), Say("P1")])
     with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
         agent = agent_of(model, HeedfulMiddleware(judging(memory)), tools=tools, checkpointer=saver)
@@ -127,6 +127,8 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
     assert state["structured_response"] == Ticket(severity="high")
+    verdict: Any = verdict_of(state)
+    assert (verdict.best, verdict.passed) == (1, False)
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
     usage = stored(tmp_path, "one").loop.usage
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 14, 4)
@@ -135,7 +137,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Pa
 @pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
 def test_a_call_that_failed_before_is_held_back_once(calls: int, ran: int, tmp_path: Path) -> None:
     host, commands = Host(memory=memory_in(tmp_path), strict=True), list[str]()
-    tools = [shell_tool(commands, {BUILD.command: RuntimeError(ERROR)})]
+    tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
     first, second = scripted([BUILD, Say("no")]), scripted([*[BUILD] * calls, Say("no")])
     for model in (first, second):
         agent_of(model, HeedfulMiddleware(host, hold_back=True), tools=tools).invoke(ASKED)
@@ -165,6 +167,7 @@ class Draft(TypedDict, total=False):
     task: str
     answer: str
     feedback: str
+    verdict: dict[str, Any]
 
 
 @pytest.mark.parametrize(("turns", "best"), [(["high", "P1"], "P1"), (["bad"] * 4, "bad")])
@@ -178,7 +181,7 @@ async def test_a_plain_graph_is_judged_by_a_node(
         return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
 
     host, asked = judging(memory_in(tmp_path)), list[str]()
-    keys: Any = {"task": "task", "answer": "answer"} if kind is Draft else {}
+    keys: Any = {"task": "task", "answer": "answer", "verdict": "verdict"} if kind is Draft else {}
     graph: Any = StateGraph(kind).add_node("write", write).add_edge("write", "judge")
     graph.add_node("judge", judge_node(host, again="write", **keys)).add_edge(START, "judge")
     graph, given = graph.compile(checkpointer=InMemorySaver()), {"task": TASK} if keys else ASKED
@@ -188,6 +191,7 @@ async def test_a_plain_graph_is_judged_by_a_node(
         state = await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
         assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
         assert RULE in asked[1]
+        assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
     assert RULE in asked[0]
 
 

@@ -36,6 +36,7 @@ ERROR = 'Error: Cannot find module "pads"'
 INSPECTOR = "@modelcontextprotocol/inspector@latest"  # npx may keep an older one
 COMMAND = [sys.executable, "-m", "heedful.cli", "mcp", "--tenant", "acme"]
 ATTEMPT = {"loop": "report-1", "task": "Write the report", "output": "Fine."}
+FINE: Any = {"evaluation": {"findings": []}}
 NAMES = [each.__name__ for each in TOOLS]
 
 
@@ -94,7 +95,12 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         assert "heedful quarantine release 1" in seen["quarantine"]
         page: Any = await client.read_resource("heedful://lessons/1")
         assert "npm i" not in page.contents[0].text
-        await world.memory.quarantine.release([1], by="ann")
+        if world.kind == "stdio":  # the command works in any folder
+            line = told["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
+            assert line.startswith("HEEDFUL_TENANT=acme heedful ")
+            await asyncio.to_thread(subprocess.run, line, shell=True, check=True, cwd="/")
+        else:
+            await world.memory.quarantine.release([1], by="ann")
         seen = await said(client, "seen_error", error=ERROR)
         assert [one[:9] for one in seen["text"].splitlines()[1:3]] == ["<lesson-1", "Run npm i"]
         await world.memory.set_trust(world.source, "measured", by="ann")
@@ -133,7 +139,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("seen_error", {"error": "x" * 1_000_001}, "1000000"),
     ("explain", {"loop": "nothing"}, "no loop 'nothing'"),
     ("remember", {"error": ERROR, "lesson": "x", "tags": [1]}, "tags"),
-    ("report_attempt", {**ATTEMPT, "attempt": 3}, "attempt_out_of_order"),
+    ("report_attempt", ATTEMPT, 'such as\n{"findings":'),
+    ("report_attempt", {**ATTEMPT, **FINE, "attempt": 3}, "attempt_out_of_order"),
+    ("report_attempt", {**ATTEMPT, **FINE, "loop": "2", "goals": ["x >= 1"]}, "needs the score x"),
     ("report_attempt", {**ATTEMPT, "checks": [{"name": "program"}]}, "unknown_name"),
     ("report_outcome", {"loop": "nothing", "right_at_once": True, "calls": 1}, "not_found"),
     ("override", {"loop": "nothing"}, "Unknown tool"),
@@ -144,7 +152,7 @@ async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(world:
     async with world.connect() as client:
         for tool, arguments, reason in BAD:
             answer: Any = await client.call_tool(tool, arguments)
-            assert (answer.is_error, reason in answer.content[0].text) == (True, True), tool
+            assert (answer.is_error, reason in answer.content[0].text) == (True, True), answer
         calls = (said(client, "remember", error=ERROR, lesson="Run npm i.") for _ in range(100))
         told = await asyncio.gather(*calls)
         assert sorted(one["lesson"]["seen"] for one in told) == [*range(1, 101)]
@@ -203,7 +211,7 @@ def test_the_inspector_calls_every_tool(world: World) -> None:
             ("remember", [f"error={ERROR}", "lesson=Run npm i pads."]),
             ("seen_error", [f"error={ERROR}"]),
             ("recall_lessons", ["task=Build it"]),
-            ("report_attempt", [f"{name}={value}" for name, value in ATTEMPT.items()]),
+            ("report_attempt", [f"{k}={json.dumps(v)}" for k, v in {**ATTEMPT, **FINE}.items()]),
             ("explain", ["loop=report-1"]),
             ("report_outcome", ["loop=report-1", "right_at_once=true", "calls=1"]),
         ]:

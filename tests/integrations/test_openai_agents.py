@@ -10,9 +10,9 @@ import pytest
 from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, SQLiteSession, UserError
 from pydantic import BaseModel
 
-from heedful import policy
+from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed, run_sync
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
@@ -75,6 +75,7 @@ def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
     for _ in range(2):
         result = run_sync(agent, TASK, host=host, id="one", **OPTIONS)
         assert result.final_output == Ticket(severity="P2")
+        assert verdict_of(result) == Done(1, passed=True)
     assert len(prompts(model)) == 1
     with pytest.raises(Conflict):
         run_sync(agent, "another task", host=host, id="one", **OPTIONS)

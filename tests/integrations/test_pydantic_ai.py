@@ -8,9 +8,9 @@ import pytest
 from pydantic_ai import Agent, ModelRetry, TextPart, ToolOutput, UnexpectedModelBehavior
 from pydantic_ai.models.test import TestModel
 
-from heedful import policy
+from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.double_pydantic_ai import shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
@@ -48,7 +48,7 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any
         return output
 
     result = await agent.run(TASK, run_id="one")
-    assert result.output == "high"
+    assert (result.output, verdict_of(result)) == ("high", Done(1, passed=False))
     assert result.all_messages()[-1].parts[0] == TextPart("high")
     assert not [one for one in await memory.recall(TASK, 10) if one.example.accepted]
     with pytest.raises(UnexpectedModelBehavior):
@@ -99,5 +99,5 @@ async def test_streams() -> None:
         assert await stream.get_output() == "high"
     async with agent.run_stream_events(TASK, run_id="one") as events:  # goes on
         last: Any = [event async for event in events][-1]
-    assert last.result.output == "P1"
+    assert (last.result.output, verdict_of(last.result)) == ("P1", Done(2, passed=True))
     assert "answer with one of P0 to P3" in driven.prompts[1]

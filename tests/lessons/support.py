@@ -1,7 +1,5 @@
 """Examples that a search might have brought."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from heedful.lessons.lesson import Example, Match

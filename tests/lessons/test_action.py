@@ -1,7 +1,5 @@
 """Actions: which calls are the same action, and which parts of a failed one are stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What says the same, what may not be merged, what contradicts, and when recall is worse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The lessons of a loop, and what an evaluation from outside teaches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What exposures and outcomes prove: who is counted where, and what is said of it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from itertools import pairwise
 from math import exp, fsum, inf, isfinite, log

@@ -1,7 +1,5 @@
 """The name of an error: what is masked, and what tells two errors apart."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 
@@ -24,10 +22,8 @@ SAME = {
     "paths in a folder": ("cannot read src/a.py:3: no", "cannot read lib/b/c.py:12:7: no"),
     "windows paths": (r"cannot open C:\Users\ada\x.txt", r"cannot open D:\y.txt"),
     "addresses": ("<Thing object at 0x7f14ab>", "<Thing object at 0x00ff12>"),
-    "uuids": (
-        "job 123e4567-e89b-12d3-a456-426614174000 lost",
-        "job 00000000-1111-2222-3333-444455556666 lost",
-    ),
+    "uuids": ("job 123e4567-e89b-12d3-a456-426614174000 lost",
+        "job 00000000-1111-2222-3333-444455556666 lost"),
     "hashes": ("commit deadbeef1234 is bad", "commit 0123456789abcdef is bad"),
     "hosts": ("refused by 10.0.0.7:5432", "refused by 192.168.1.1"),
     "web addresses": ("GET https://a.example/x?y=1 failed", "GET http://b.example failed"),
@@ -37,52 +33,38 @@ SAME = {
     "clock": ("at 12:00:01 it broke", "at 23:59:59.5 it broke"),
     "space": ("too   many\n spaces", "too many spaces"),
     "actual in a comment": ("assert f(3) == 4  # got 5", "assert f(3) == 4  # got 17"),
-    "actual of pytest": (
-        "E       assert 5 == 4\nE        +  where 5 = f(3)",
-        "E       assert 17 == 4\nE        +  where 17 = f(3)",
-    ),
+    "actual of pytest": ("E       assert 5 == 4\nE        +  where 5 = f(3)",
+        "E       assert 17 == 4\nE        +  where 17 = f(3)"),
     "actual alone": ("AssertionError: assert 5 == 4", "AssertionError: assert 6 == 4"),
     "actual list": ("assert [1, 2] == [1, 3]", "assert [9] == [1, 3]"),
     "a host by its name": ("cannot reach db1.acme.org:5432", "cannot reach mail.acme.co.uk:25"),
     "less than": ("took <1 sec", "took 17 sec"),
-    "ids of services": (
-        "request req_011CSHoEeqs5C35K2 failed",
-        "request req_9zX8yW7vU6tS5rQ4p failed",
-    ),
+    "ids of services": ("request req_011CSHoEeqs5C35K2 failed",
+        "request req_9zX8yW7vU6tS5rQ4p failed"),
     "long numbers in names": ("lost block_1608999687919", "lost block_88125463"),
-    "key=value": (
-        'level=error msg="connection refused" attempt=3 took=12ms',
-        'level=error msg="connection refused" attempt=7 took=1.5s',
-    ),
-    "JSON": (
-        '{"error": {"code": 429, "message": "wait 12 s"}, "id": 8}',
-        '{"id": 4, "error": {"message": "wait 3 s", "code": 429}}',
-    ),
+    "key=value": ('level=error msg="connection refused" attempt=3 took=12ms',
+        'level=error msg="connection refused" attempt=7 took=1.5s'),
+    "JSON": ('{"error": {"code": 429, "message": "wait 12 s"}, "id": 8}',
+        '{"id": 4, "error": {"message": "wait 3 s", "code": 429}}'),
     "failed assertions in JSON, in any order": (
         '["assert f(1) == 2 # got: 3", "assert f(\'[x]\') == [4] # got: None"]',
         '["assert f(\'[x]\') == [4] # got: [5]", "assert f(1) == 2 # got: 9"]',
     ),
-    "the time of a request": (
-        'GET https://a.example/x "HTTP/1.1" status 503 in 12 ms',
-        'GET https://a.example/y "HTTP/1.1" status 503 in 3.4 s',
-    ),
+    "the time of a request": ('GET https://a.example/x "HTTP/1.1" status 503 in 12 ms',
+        'GET https://a.example/y "HTTP/1.1" status 503 in 3.4 s'),
     "a difference of pytest": (
         "E   assert [1, 5] == [1, 2]\nE     At index 1 diff: 5 != 2\nE     Use -v to get more diff",
         "E   assert [3, 2] == [1, 2]\nE     At index 0 diff: 3 != 1\nE     Use -v to get more diff",
     ),
-    "Jest": (
-        "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5",
-        "expect(received).toBe(expected)\n\nExpected: 4\nReceived: {}",
-    ),
+    "Jest": ("expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5",
+        "expect(received).toBe(expected)\n\nExpected: 4\nReceived: {}"),
     "JUnit": ("assert: expected: <4> but was: <5>", "assert: expected: <4> but was: <null>"),
     "Chai": ("AssertionError: expected 5 to equal 4", "AssertionError: expected 'x' to equal 4"),
     "node:assert": ("AssertionError: 5 !== 4", "AssertionError: null !== 4"),
     "Go tests": ("cart_test.go:12: Total(x) = 5; want 4", "cart_test.go:40: Total(x) = 7; want 4"),
     "testify": ("expected: 4\n actual  : 5", "expected: 4\n actual  : 77"),
-    "Rust": (
-        "assertion `left == right` failed\n  left: Some(5)\n right: Some(4)",
-        "assertion `left == right` failed\n  left: None\n right: Some(4)",
-    ),
+    "Rust": ("assertion `left == right` failed\n  left: Some(5)\n right: Some(4)",
+        "assertion `left == right` failed\n  left: None\n right: Some(4)"),
     "a trace of Python": tuple(
         f'''Traceback (most recent call last):
   File "{path}/a.py", line {line}, in run
@@ -111,7 +93,7 @@ Caused by: java.net.ConnectException: Connection refused: db1.acme.internal/10.0
         '  File "/a/b.py", line 3, in test\n    assert f(3) == 4\nAssertionError: got 5',
         '  File "/c/d.py", line 9, in test\n    assert f(3) == 4\nAssertionError: got 6',
     ),
-}
+}  # fmt: skip
 DIFFERENT = {
     "the key": ("'a'", "'b'"),
     "a name": ("name 'x' is not defined", "name 'y' is not defined"),
@@ -121,14 +103,10 @@ DIFFERENT = {
     "the expression": ("assert f(3) == 4  # got 5", "assert f(4) == 4  # got 5"),
     "the expected value": ("assert f(3) == 4  # got 5", "assert f(3) == 5  # got 5"),
     "the operator": ("assert f(3) == 4", "assert f(3) != 4"),
-    "the expression of pytest": (
-        "assert 5 == 4\n +  where 5 = f(3)",
-        "assert 5 == 4\n +  where 5 = f(9)",
-    ),
-    "the expected value of pytest": (
-        "assert 5 == 4\n +  where 5 = f(3)",
-        "assert 5 == 7\n +  where 5 = f(3)",
-    ),
+    "the expression of pytest": ("assert 5 == 4\n +  where 5 = f(3)",
+        "assert 5 == 4\n +  where 5 = f(9)"),
+    "the expected value of pytest": ("assert 5 == 4\n +  where 5 = f(3)",
+        "assert 5 == 7\n +  where 5 = f(3)"),
     "the expected value alone": ("assert 5 == 4", "assert 5 == 3"),
     "the source in a traceback": ("    assert f(3) == 4", "    assert f(3) == 5"),
     "the status of HTTP": ("GET /x failed with status 404", "GET /x failed with status 500"),
@@ -139,36 +117,28 @@ DIFFERENT = {
     "the expected value in JSON": ('["assert f(1) == 2 # 3"]', '["assert f(1) == 4 # 3"]'),
     "words with a slash": ("read/write error", "I/O error"),
     "methods": ("at acme.orders.Order.get(A.java:3)", "at acme.orders.Order.set(A.java:3)"),
-    "how many assertions failed": (
-        '["assert f(1) == 2"]',
-        '["assert f(1) == 2", "assert f(2) == 3"]',
-    ),
+    "how many assertions failed": ('["assert f(1) == 2"]',
+        '["assert f(1) == 2", "assert f(2) == 3"]'),
     "a key of JSON": ('{"a": 1}', '{"b": 1}'),
     "a word in JSON": ('{"error": "not found"}', '{"error": "forbidden"}'),
     "a name in key=value": ("status=failed n=1", "status=lost n=1"),
     "the table of SQL": ("SELECT a FROM t WHERE b = 'x'", "SELECT a FROM u WHERE b = 'x'"),
-    "the constraint": (
-        'violates unique constraint "users_email_key"',
-        'violates unique constraint "users_name_key"',
-    ),
+    "the constraint": ('violates unique constraint "users_email_key"',
+        'violates unique constraint "users_name_key"'),
     "the frame": ("at total (/app/a.js:1:2)", "at sum (/app/a.js:1:2)"),
-    "the cause": (
-        "RuntimeError: no\nCaused by: java.io.IOException: no",
-        "RuntimeError: no\nCaused by: java.net.ConnectException: no",
-    ),
+    "the cause": ("RuntimeError: no\nCaused by: java.io.IOException: no",
+        "RuntimeError: no\nCaused by: java.net.ConnectException: no"),
     "the expected value of unittest": ("AssertionError: 5 != 4", "AssertionError: 5 != 6"),
     "the expected value of Jest": ("Expected: 4\nReceived: 5", "Expected: 6\nReceived: 5"),
     "the expected value of JUnit": ("expected: <4> but was: <5>", "expected: <6> but was: <5>"),
     "the expected value of Chai": ("expected 5 to equal 4", "expected 5 to equal 6"),
     "the expected value of Go": ("Total(x) = 5; want 4", "Total(x) = 5; want 6"),
-    "the expected value of Rust": (
-        "assertion `left == right` failed\n  left: 5\n right: 4",
-        "assertion `left == right` failed\n  left: 5\n right: 6",
-    ),
+    "the expected value of Rust": ("assertion `left == right` failed\n  left: 5\n right: 4",
+        "assertion `left == right` failed\n  left: 5\n right: 6"),
     "a hash within a string": ("assert f('a#b') == 1", "assert f('a#c') == 1"),
     "a package and a host": ("cannot import org.acme.orders", "cannot import org.acme.prices"),
     "case of a name": ("no attribute Value", "no attribute value"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SAME)

@@ -1,7 +1,5 @@
 """The learned level: what is merged by evidence, what never is, and how it is undone."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Trust: the order, the trust of what derives from others, and quotas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -10,13 +8,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ORDER
-from heedful.lessons.trust import (
-    HELD,
-    initial_state,
-    lowest_trust,
-    source_trust,
-    sources_of,
-)
+from heedful.lessons.trust import HELD, initial_state, lowest_trust, source_trust, sources_of
 
 trusts = st.sampled_from(ORDER)
 

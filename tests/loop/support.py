@@ -1,7 +1,5 @@
 """Loops by hand and at random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

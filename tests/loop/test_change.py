@@ -1,7 +1,5 @@
 """The smallest change is one number that turns the verdict; one step less does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -90,21 +88,15 @@ X, XY = evaluated("x"), evaluated("x", "y")
 ONE = Policy((MaxAttempts(1),))
 SPENT = loop_of(X, extra=Usage(calls=3, cost=0.5, seconds=2))
 CASES: list[tuple[Loop, StopRule, str]] = [
-    (
-        q(0.5),
-        MaxAttempts(1),
-        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 2/1: again",
-    ),
+    (q(0.5), MaxAttempts(1),
+     "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 2/1: again"),
     (  # an error is there as well: no score would help
         loop_of(evaluated("x", scores={"q": 0.5}), goals=(Q,)),
         MaxAttempts(1),
         "attempts.limit 2/1: again",
     ),
-    (
-        q(0.5),
-        MaxAttempts(2),
-        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 1/2: stopped",
-    ),
+    (q(0.5), MaxAttempts(2),
+     "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 1/2: stopped"),
     (q(0.8), MaxAttempts(1), "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped"),
     (q(0.8), MaxAttempts(9), "score q 0.749/0.8: again, threshold of q 0.801/0.75: again"),
     (
@@ -116,11 +108,8 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         ),
     ),
     (loop_of(X, X, texts="aa"), Repeat(), "repeat.times 2/1: again"),
-    (
-        loop_of(Evaluation((finding("x", severity=0.2),))),
-        Plateau(floor=0.3),
-        "plateau.floor 0.2/0.3: again",
-    ),
+    (loop_of(Evaluation((finding("x", severity=0.2),))), Plateau(floor=0.3),
+     "plateau.floor 0.2/0.3: again"),
     (
         q(0.3, 0.34),
         Plateau(1),
@@ -129,21 +118,15 @@ CASES: list[tuple[Loop, StopRule, str]] = [
             "passed, plateau.patience 2/1: again"
         ),
     ),
-    (
-        SPENT,
-        Budget(calls=4, cost=0.75, seconds=5),
-        "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds 2/5: stopped",
-    ),
+    (SPENT, Budget(calls=4, cost=0.75, seconds=5),
+     "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds 2/5: stopped"),
     (  # a member that falls silent silences the combination
         loop_of(X, X, texts="aa"),
         All(MaxAttempts(2), Repeat(1)),
         "attempts+repeat: attempts.limit 3/2: again, attempts+repeat: repeat.times 2/1: again",
     ),
-    (
-        loop_of(X, X, texts="aa"),
-        All(MaxAttempts(3), All(Repeat(1), Plateau(1))),
-        "attempts+repeat+plateau: attempts.limit 2/3: stopped",
-    ),
+    (loop_of(X, X, texts="aa"), All(MaxAttempts(3), All(Repeat(1), Plateau(1))),
+     "attempts+repeat+plateau: attempts.limit 2/3: stopped"),
     (Loop("new"), MaxAttempts(2), ""),
     (loop_of(None, goals=(Q,)), MaxAttempts(1), ""),
     (  # a share that is written as a whole number moves by thousandths
@@ -159,7 +142,7 @@ CASES: list[tuple[Loop, StopRule, str]] = [
             "attempts.limit 2/1: again"
         ),
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loop", "rule", "words"), CASES)

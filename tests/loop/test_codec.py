@@ -1,7 +1,5 @@
 """Records <-> JSON data: exact in both directions, through real JSON."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Deciding: passing, missing scores, stop rules, overrides, and the reasons of a verdict."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import permutations
@@ -151,36 +149,29 @@ USED = Override("attempts", "ada", decisions=2, used=2)
 EXPIRED, LIVING = replace(ADA, until=5.0), replace(BO, until=15.0)
 
 
-@pytest.mark.parametrize(
-    ("policy", "overrides", "stopped", "lifted"),
-    [
-        *(
-            (Policy((rule,)), (Override(name, "ada"),), [], [(name, "ada", 0)])
-            for name, rule in (
-                ("attempts", MaxAttempts(1)),
-                ("echo", Echo(1)),
-                ("repeat", Repeat()),
-                ("fatigue", heedful.Fatigue(0.1)),
-                ("plateau", Plateau(1)),
-            )
-        ),
-        (Policy(BOTH), (Override("repeat", "ada"),), ["attempts"], [("repeat", "ada", 0)]),
-        (
-            Policy(BOTH),
-            (Override("repeat", "ada"), BO),
-            [],
-            [("attempts", "bo", 1), ("repeat", "ada", 0)],
-        ),
-        (LIMIT, (USED,), ["attempts"], []),
-        (LIMIT, (USED, BO), [], [("attempts", "bo", 1)]),  # the next one takes over
-        (LIMIT, (EXPIRED, LIVING), [], [("attempts", "bo", 1)]),
-        (LIMIT, (replace(ADA, until=10.0),), ["attempts"], []),  # at its time it has expired
-        (LIMIT, (replace(ADA, until=10.001),), [], [("attempts", "ada", 0)]),
-        (Policy((All(*BOTH),)), (ADA,), [], [("attempts+repeat", "ada", 0)]),
-        (Policy((All(*BOTH),)), (Override("repeat", "bo"),), [], [("attempts+repeat", "bo", 0)]),
-        (LIMIT, (Override("echo", "ada"),), ["attempts"], []),
-    ],
-)
+@pytest.mark.parametrize(("policy", "overrides", "stopped", "lifted"), [
+    *(
+        (Policy((rule,)), (Override(name, "ada"),), [], [(name, "ada", 0)])
+        for name, rule in (
+            ("attempts", MaxAttempts(1)),
+            ("echo", Echo(1)),
+            ("repeat", Repeat()),
+            ("fatigue", heedful.Fatigue(0.1)),
+            ("plateau", Plateau(1)),
+        )
+    ),
+    (Policy(BOTH), (Override("repeat", "ada"),), ["attempts"], [("repeat", "ada", 0)]),
+    (Policy(BOTH), (Override("repeat", "ada"), BO), [],
+     [("attempts", "bo", 1), ("repeat", "ada", 0)]),
+    (LIMIT, (USED,), ["attempts"], []),
+    (LIMIT, (USED, BO), [], [("attempts", "bo", 1)]),  # the next one takes over
+    (LIMIT, (EXPIRED, LIVING), [], [("attempts", "bo", 1)]),
+    (LIMIT, (replace(ADA, until=10.0),), ["attempts"], []),  # at its time it has expired
+    (LIMIT, (replace(ADA, until=10.001),), [], [("attempts", "ada", 0)]),
+    (Policy((All(*BOTH),)), (ADA,), [], [("attempts+repeat", "ada", 0)]),
+    (Policy((All(*BOTH),)), (Override("repeat", "bo"),), [], [("attempts+repeat", "bo", 0)]),
+    (LIMIT, (Override("echo", "ada"),), ["attempts"], []),
+])  # fmt: skip
 def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stopped, lifted):
     loop = replace(TWICE, overrides=overrides, at=10.0)
     verdict = decide(loop, policy)

@@ -1,7 +1,5 @@
 """An explanation is true: each line was decided so, each change turns the verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -48,16 +46,10 @@ attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
 kept: attempt 1
 would have changed it: no single threshold or score: cancelled and attempts stopped it""",
     ),
-    (
-        loop_of(evaluated("a", "b"), evaluated()),
-        support.NEVER,
-        "attempt 1: a; b -> again\nattempt 2 -> passed",
-    ),
-    (
-        loop_of(evaluated("a")),
-        Policy((MaxAttempts(2),)),
-        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped",
-    ),
+    (loop_of(evaluated("a", "b"), evaluated()), support.NEVER,
+     "attempt 1: a; b -> again\nattempt 2 -> passed"),
+    (loop_of(evaluated("a")), Policy((MaxAttempts(2),)),
+     "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped"),
     (
         scored(0.6),
         Policy((MaxAttempts(1),)),
@@ -86,7 +78,7 @@ kept: attempt 1
 would have changed it: echo.times 6 instead of 4: again""",
     ),
     (Loop("new"), support.NEVER, ""),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)

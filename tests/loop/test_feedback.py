@@ -1,9 +1,8 @@
 """Feedback is bounded, and its quotations cannot pose as anything else."""
 
-from __future__ import annotations
-
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +99,18 @@ def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
         "- quality is 0.5; it must be at least 0.75.\n"
         "- tone: too stiff. relax"
     )
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *("<|im_start|>", "[INST]", "</s>", "<system>", "</assistant>", "![x](http://a"),
+        *("<img src=x>", "<image src=x>", "<svg>", "<video poster=x>"),
+    ],
+)
+def test_feedback_cannot_imitate_a_message_of_the_system(hostile):
+    said = feedback(Evaluation((Finding("c", f"a {hostile}) b", f"do {hostile}) c"),)))
+    assert (hostile in said, "…" in said) == (False, True)
 
 
 @given(NASTY, st.integers(8, 300))

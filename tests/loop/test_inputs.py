@@ -1,7 +1,5 @@
 """A value outside what is allowed raises InvalidInput, which names the field."""
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """The presets: their rules, and that each ends every loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -23,20 +21,14 @@ default, thorough, orchestrator, reflection, stage = map(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "rules", "gain", "against", "goals"),
-    [
-        (
-            "default",
-            (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
-            *(0.05, "best", ()),
-        ),
-        ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
-        ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
-        ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
-        ("stage", (MaxAttempts(3),), 0.05, "best", ()),
-    ],
-)
+@pytest.mark.parametrize(("name", "rules", "gain", "against", "goals"), [
+    ("default", (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
+     *(0.05, "best", ())),
+    ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
+    ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
+    ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
+    ("stage", (MaxAttempts(3),), 0.05, "best", ()),
+])  # fmt: skip
 def test_a_preset_holds_these_rules(name, rules, gain, against, goals):
     assert preset(name) == Policy(rules, Improvement(gain, against), "stop", name, goals)
     assert preset(name) is PRESETS[name] is getattr(policies, name)

@@ -1,7 +1,5 @@
 """Each history of `reach` shows its rule alone; each proof holds for all short histories."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product

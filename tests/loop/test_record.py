@@ -1,7 +1,5 @@
 """The best attempt of a loop, and which attempts improve on those before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

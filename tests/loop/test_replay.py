@@ -1,7 +1,5 @@
 """A replay does what `decide` would have done, attempt by attempt."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Each stop rule at its boundaries."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -33,10 +31,6 @@ def said(message: str, check: str = "c") -> Evaluation:
 def severe(*severities: float, note: float = 0.0) -> Loop:
     found = [finding(f"{n}", severity=s) for n, s in enumerate(severities)]
     return loop_of(Evaluation((*found, finding("n", level="note", severity=note))))
-
-
-def met(*shares: float | None) -> Loop:
-    return loop_of(*(Evaluation((finding("x"),), met=share) for share in shares))
 
 
 def spending(**usage: float) -> Loop:
@@ -119,24 +113,15 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     assert bool(rule(loop)) is speaks
 
 
-@pytest.mark.parametrize(
-    ("rule", "loop", "words"),
-    [
-        (Fatigue(0.15), history("a", "a"), "fatigue 0.15 has reached 0.15"),
-        (Repeat(), tried("abc", near="3"), "attempt 3 repeats attempt 1"),
-        (Repeat(), tried("abcc", near="34"), "attempt 4 repeats attempt 3"),
-        (
-            Budget(tokens=1_000_000, calls=2, cost=1),
-            spending(prompt_tokens=1_234_568, calls=2),
-            "1234568 of 1000000 tokens, 2 of 2 calls spent",
-        ),
-        (
-            heedful.All(MaxAttempts(2), Repeat()),
-            tried("aa"),
-            "2 of 2 attempts made and attempt 2 repeats attempt 1",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("rule", "loop", "words"), [
+    (Fatigue(0.15), history("a", "a"), "fatigue 0.15 has reached 0.15"),
+    (Repeat(), tried("abc", near="3"), "attempt 3 repeats attempt 1"),
+    (Repeat(), tried("abcc", near="34"), "attempt 4 repeats attempt 3"),
+    (Budget(tokens=1_000_000, calls=2, cost=1), spending(prompt_tokens=1_234_568, calls=2),
+     "1234568 of 1000000 tokens, 2 of 2 calls spent"),
+    (heedful.All(MaxAttempts(2), Repeat()), tried("aa"),
+     "2 of 2 attempts made and attempt 2 repeats attempt 1"),
+])  # fmt: skip
 def test_a_rule_names_what_it_saw(rule, loop, words):
     assert rule(loop) == words
 

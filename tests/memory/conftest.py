@@ -1,7 +1,5 @@
 """A memory in the store of the test."""
 
-from __future__ import annotations
-
 import pytest
 
 from heedful.memory.memory import Memory

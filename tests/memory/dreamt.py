@@ -1,7 +1,5 @@
 """Memories to dream over, and all that a scope holds, to compare before and after."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from heedful.lessons.lesson import Scope

@@ -1,7 +1,5 @@
 """Runs of agents to reflect on, and what a model might say of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What memory cannot use is refused: the argument is named, with its value and what is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -99,12 +97,9 @@ WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
     ("by", ("",), lambda memory, value: memory.prune(keep=0, by=value, dry_run=True)),
     ("by", ("",), lambda memory, value: consolidate(memory, by=value)),
     ("mode", ("deep",), lambda memory, value: consolidate(memory, mode=value)),
-    (
-        "unused_for",
-        (NAN, 0, -1, float("inf"), "x"),
-        lambda memory, value: memory.prune(unused_for=value, by="ada"),
-    ),
-]
+    ("unused_for", (NAN, 0, -1, float("inf"), "x"), lambda memory,
+     value: memory.prune(unused_for=value, by="ada")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("field", "values", "call"), WRONG)

@@ -1,7 +1,5 @@
 """What an attacker writes into memory reaches no prompt, whichever way it is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

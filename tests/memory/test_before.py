@@ -1,7 +1,5 @@
 """What is known before an action, and about an error in whatever form it comes."""
 
-from __future__ import annotations
-
 import pytest
 
 from heedful import Episode, Event, Memory

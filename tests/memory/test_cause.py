@@ -1,7 +1,5 @@
 """What loops of one key got wrong is told to the next loop of the key, whatever its task."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools
@@ -10,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful import errors
@@ -21,14 +19,7 @@ from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.lesson import QUIET, TURN, Cause, Example, Exposure, Outcome, Scope
-from heedful.lessons.ranking import (
-    FIRST,
-    PROMPT_WORDS,
-    RULES,
-    Briefing,
-    Choice,
-    choose_for_loop,
-)
+from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, Briefing, Choice, choose_for_loop
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -39,6 +30,7 @@ from heedful.store import exposures, loops
 from heedful.store.search import WORKED
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
+from tests.conftest import SOAK
 from tests.lessons.support import found
 from tests.store.support import in_memory
 
@@ -292,6 +284,7 @@ class Breaking:
 LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
 
 
+@settings(max_examples=40 * SOAK)
 @given(st.lists(LOOPS, min_size=10, max_size=20))
 def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> None:
     async def moved() -> None:

@@ -1,7 +1,5 @@
 """Dreaming: merged where recall is none the worse, and taken back to the last row."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from typing import Any

@@ -1,7 +1,5 @@
 """`seen` answers for a group of patterns; a merge is a reading, on record where it is undone."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

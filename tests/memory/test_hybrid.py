@@ -1,7 +1,5 @@
 """Recall over a real database: lessons of any script, their context, filters; the index."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory over real databases: count, know again, bring back, stay small, forget."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """No word of a page reaches a prompt: each source of it, each way into memory, each way out."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

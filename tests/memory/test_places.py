@@ -1,7 +1,5 @@
 """A changed embedder is noticed, its vectors are never mixed, and memory moves into its space."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -16,7 +14,6 @@ from tests.store.support import rows
 
 pytestmark = pytest.mark.both
 
-NAMES = "ash birch cedar elm fir hazel ivy larch maple oak pine rowan".split()
 PARCEL = Example("convert the weight of parcel 7 to kilograms", "7 kg")
 
 

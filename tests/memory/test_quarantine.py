@@ -1,7 +1,5 @@
 """The quarantine: read, released, rejected; and sources revoked with all that rests on them."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

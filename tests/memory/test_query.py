@@ -1,7 +1,5 @@
 """Queries of people: what waits is returned and marked, and a lesson is found by what it says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

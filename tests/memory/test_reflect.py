@@ -1,7 +1,5 @@
 """From an episode to a reflection and a strategy: whose words, what is kept, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace
@@ -68,26 +66,17 @@ KEY = "KeyError: 'a'"
 TRACE = "Traceback (most recent call last):\n  f()\nOSError: no disk"
 # The other forms are in docs/failures.md, whose wording tests/test_failures.py compares.
 RULES = [
-    (
-        FAILED,
-        "price `pot` failed with “Error: 3 items match”.",
-        "Do not repeat price `pot` without a change: it failed with “Error: 3 items match”.",
-    ),
-    (
-        MENDED,
-        ("price `pot` failed with “Error: 3 items match”. Later price `big pot` worked."),
-        "When price `pot` fails with “Error: 3 items match”, call price `big pot` instead.",
-    ),
+    (FAILED, "price `pot` failed with “Error: 3 items match”.",
+     "Do not repeat price `pot` without a change: it failed with “Error: 3 items match”."),
+    (MENDED, ("price `pot` failed with “Error: 3 items match”. Later price `big pot` worked."),
+     "When price `pot` fails with “Error: 3 items match”, call price `big pot` instead."),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
         Episode((Event("error_event", TRACE, error="no disk", code="OSError"),), "error", "x"),
         "OSError said “no disk”.",
         None,
     ),
-    (
-        Episode(STUCK, "error", "x"),
-        "The same call gave the same result again and again",
-        "Do not repeat look `x` without a change: the result stays as it is.",
-    ),
+    (Episode(STUCK, "error", "x"), "The same call gave the same result again and again",
+     "Do not repeat look `x` without a change: the result stays as it is."),
     (
         Episode(READ, "error", "x"),
         "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'”.",
@@ -96,11 +85,8 @@ RULES = [
             " it failed with “Error: no 'mode'”."
         ),
     ),
-    (
-        Episode(LATE, "error", "x"),
-        "run `x` failed with “late”.",
-        "run can run out of time: ask it for less at once, and do not only repeat it.",
-    ),
+    (Episode(LATE, "error", "x"), "run `x` failed with “late”.",
+     "run can run out of time: ask it for less at once, and do not only repeat it."),
     (
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
         "find failed with “KeyError: 'a'”.",
@@ -108,14 +94,11 @@ RULES = [
     ),
     (Episode((call("go", {}), Event("tool_response")), "error"), "The run ended as error", None),
     (Episode((call("go", "{not JSON"),), "error", "x"), "The run ended as error", None),
-    (
-        Episode(FLOWN, "error", "x", tools=("walk",)),
-        "The tool fly was not offered.",
-        "Call only tools that are offered: fly is none of them.",
-    ),
+    (Episode(FLOWN, "error", "x", tools=("walk",)), "The tool fly was not offered.",
+     "Call only tools that are offered: fly is none of them."),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
     (Episode(SOLD, "success", TASK), "The answer was “It costs 52.75”.", None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("episode", "text", "rule"), RULES)
@@ -187,17 +170,12 @@ UNHELD = answer(
 PLAIN = '{"reflection": "It called price [2]. The agent was hasty!", "strategy": "Look twice."}'
 MATCHED = "The result of pot was “Error: 3 items match”"
 SAID = [
-    (
-        GOOD,
-        "buyer called price with item pot. The result was “Error: 3 items match”.",
-        [(), (2,)],
-        "Before you call price, name the item in full.",
-        [],
-    ),
+    (GOOD, "buyer called price with item pot. The result was “Error: 3 items match”.", [(), (2,)],
+     "Before you call price, name the item in full.", []),
     (UNHELD, "buyer called price.", [()], None, ["99", "Mark Twain", "Mark Twain"]),
     (PLAIN, "It called price. The agent was hasty!", [(), ()], "Look twice.", []),
     (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [(2,)], None, []),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("said", "text", "cited", "rule", "unsupported"), SAID)

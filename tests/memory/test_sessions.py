@@ -1,7 +1,5 @@
 """Sessions of coding agents: what is learnt of them, once, and how far it is trusted."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

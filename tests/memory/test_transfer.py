@@ -1,7 +1,5 @@
 """Export and import: the same bytes again, each thing once, nothing more trusted than it may be."""
 
-from __future__ import annotations
-
 import itertools
 from io import BytesIO
 from typing import Any

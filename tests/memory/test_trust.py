@@ -1,7 +1,5 @@
 """Trust: the order, what raises what, and that the database agrees; origins, parents, quotas."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from itertools import product

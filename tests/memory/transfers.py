@@ -1,7 +1,5 @@
 """What the tests of export and import share: memories full of everything, and files to damage."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

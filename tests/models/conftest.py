@@ -1,7 +1,5 @@
 """Real parts: the smoke model, wheels built on the spot, and a server that speaks HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The embedded model, really running: the smoke model in its own process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -58,7 +56,7 @@ async def gone(pid: int) -> None:
 pytestmark = pytest.mark.usefixtures("smollm2")
 
 
-async def test_the_same_call_gives_the_same_answer_and_is_counted():
+async def test_the_same_call_gives_the_same_answer_is_counted_and_listens_nowhere():
     calls = [(0.0, 1), (1.5, 1), (1.5, 1), (1.5, 2), (0.0, 1)]
     async with fresh() as model:
         assert isinstance(model, Model)
@@ -67,6 +65,8 @@ async def test_the_same_call_gives_the_same_answer_and_is_counted():
         answers = [
             await model.complete(GREETING, max_tokens=8, temperature=t, seed=s) for t, s in calls
         ]
+        if sys.platform == "linux":  # elsewhere there is no such place to look
+            assert listening(await started(model)) == (set(), set())
     cold, warm, same, other, again = (answer.text for answer in answers)
     assert (warm, cold) == (same, again)  # whatever came before
     assert len({cold, warm, other}) == 3
@@ -119,8 +119,9 @@ def test_a_name_or_a_setting_that_cannot_be(name, settings, error, words):
         Embedded(f"embedded:{name}", **settings)
 
 
-async def test_a_cancelled_call_returns_and_the_next_one_works():
+async def test_a_call_can_be_cancelled_at_work_and_in_line_and_the_next_one_works():
     prompt = [Message("user", "many words in a row " * 300)]  # it is still being read
+    calls = ((GREETING, 20), (STORY, 2000), (GREETING, 20))
     async with fresh() as model:
         await started(model)
         task = asyncio.create_task(model.complete(prompt, max_tokens=2000, temperature=1.0))
@@ -129,11 +130,6 @@ async def test_a_cancelled_call_returns_and_the_next_one_works():
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await model.complete(GREETING, max_tokens=2)).text
-
-
-async def test_a_call_that_waits_in_line_can_be_cancelled():
-    calls = ((GREETING, 20), (STORY, 2000), (GREETING, 20))
-    async with fresh() as model:
         tasks = [asyncio.create_task(model.complete(one, max_tokens=n)) for one, n in calls]
         await asyncio.sleep(0)
         tasks[1].cancel()
@@ -220,10 +216,3 @@ def listening(pid: int) -> tuple[set[str], set[str]]:
     ports = {f"socket:[{line[9]}]" for line in tcp if line[3] == "0A"}
     named = {line[7] for line in unix if len(line) > 7 and f"socket:[{line[6]}]" in held}
     return ports & held, {path for path in named if Path(path).exists()}
-
-
-async def test_nobody_else_can_reach_the_native_server():
-    async with fresh() as model:
-        pid = await started(model)
-        if sys.platform == "linux":  # elsewhere there is no such place to look
-            assert listening(pid) == (set(), set())

@@ -1,7 +1,5 @@
 """Embedders: the real MiniLM, and an endpoint on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

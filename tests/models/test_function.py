@@ -1,7 +1,5 @@
 """Any Python callable as a model."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """The names that users write, and what opening one must not cost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

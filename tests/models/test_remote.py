@@ -1,7 +1,5 @@
 """Models on the network, against a server on this machine that speaks their shapes."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

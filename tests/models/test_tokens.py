@@ -1,7 +1,5 @@
 """An estimate of tokens that is hardly ever too low."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

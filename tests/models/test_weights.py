@@ -1,7 +1,5 @@
 """Weights: every source, the SHA-256 that decides, and files that are never half there."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A run with every way that a stage can go, built by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from heedful.loop.record import Usage

@@ -1,7 +1,5 @@
 """The files of a report: the right names, the whole content, and whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Both pages: they show the facts of the report, and no text in it gets out of its place."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

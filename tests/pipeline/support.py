@@ -1,7 +1,5 @@
 """Pipelines, states and checks to test with, and a report without what a clock says of it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any

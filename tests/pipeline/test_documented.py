@@ -3,8 +3,6 @@
 What is written is wrong at first as the case says, and right at the second attempt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, fields

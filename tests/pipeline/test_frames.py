@@ -1,7 +1,5 @@
 """Data frames in reports, and packages that are missing: no stage passes by accident."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a stage is told of runs before it: what went wrong, what mended it, and no more."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a run of a pipeline does, attempt by attempt, and what it says of it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

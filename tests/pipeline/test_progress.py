@@ -1,7 +1,5 @@
 """What is said while a pipeline runs: which attempt, what failed, how it goes on."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

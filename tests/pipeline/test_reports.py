@@ -1,7 +1,5 @@
 """Reports: their fields, their words, their files, and what an override makes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

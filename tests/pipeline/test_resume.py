@@ -1,7 +1,5 @@
 """Interrupted anywhere and resumed, a run ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Sequence

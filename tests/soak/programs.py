@@ -1,7 +1,5 @@
 """Programs that `test_kills` kills: each says "ready", works, and says "done" if it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

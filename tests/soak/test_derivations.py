@@ -4,8 +4,6 @@ Only a release on record or a measured outcome raises trust, recall returns no q
 and revoking a source removes everything that rests on it and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import defaultdict

@@ -4,8 +4,6 @@ The store is judged from its rows and the logs of the processes alone: limits th
 are counted by hand, and each decision is made again from what was there.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -344,7 +342,7 @@ def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> Non
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process left that nobody killed."""
     folder = tmp_path_factory.mktemp("honest")
-    ended(python(STEPPING, folder, 0, 1, 600, 0))
+    ended(python(STEPPING, folder, 0, 1, 300, 0))
     with closing(sqlite3.connect(folder / "limits.db")) as db:
         db.execute("pragma wal_checkpoint(truncate)")
     return folder
@@ -367,15 +365,11 @@ TAMPERED = {
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
         "an attempt follows one that passed",
     ),
-    "used beyond its decisions": (
-        f"update override set used = decisions + 1 where {LIFTED}",
-        "an override was used too often",
-    ),
+    "used beyond its decisions": (f"update override set used = decisions + 1 where {LIFTED}",
+     "an override was used too often"),
     "an override lost": ("delete from override where used = 0", "not stored once"),
-    "an attempt lost": (
-        f"delete from attempt where {ENDED.format('stopped')}",
-        "an attempt is lost",
-    ),
+    "an attempt lost": (f"delete from attempt where {ENDED.format('stopped')}",
+     "an attempt is lost"),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
@@ -390,7 +384,7 @@ TAMPERED = {
         where {ENDED.format("stopped")}""",
         "nobody made the call",
     ),
-}
+}  # fmt: skip
 
 
 def test_an_honest_store_is_found_without_fault(honest: Path) -> None:

@@ -1,7 +1,5 @@
 """Proof at every look: the intervals hold, harm is found, what does nothing stays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from math import comb, log

@@ -3,8 +3,6 @@
 The services and the workers share one database, and are killed at random.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
@@ -75,7 +73,7 @@ class Acknowledged:
 
 WAITING = 120.0  # seconds until what should have happened is given up
 ANSWER = 20.0  # seconds after which a client asks again
-SERVED = 100 * SOAK  # loops
+SERVED = 60 if SOAK == 1 else 100 * SOAK  # loops
 CLIENTS, SERVICES = 64, 2
 WORKERS = 3 if SOAK > 1 else 1  # each takes a second of a processor to begin
 KILLS = 2 if SOAK == 1 else SERVED // 200

@@ -1,7 +1,5 @@
 """Entries to commit, connections to look at a file, and other processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -43,7 +41,7 @@ def threads() -> list[threading.Thread]:
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment, but for what makes a process measure its coverage."""
+    """The environment without what makes a process measure its coverage, which slows it."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
 
 

@@ -1,7 +1,5 @@
 """What random calls on both engines leave out, on each: episodes, spans and edits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """One connection on one thread: group commit, failures, cancelling, closing, forking."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """A store copied from one kind of database to the other: all of it, the same, or nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Episodes in a store: each once, one worker at a time, tried again, never half written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What loops were shown and came to, in SQL: written once, counted once."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Files that are not as they should be, and disks that are full: typed errors, nothing lost."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

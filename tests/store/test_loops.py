@@ -1,7 +1,5 @@
 """Loops in the store: claims and fences, reports and conflicts, exact round trips."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

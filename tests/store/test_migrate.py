@@ -1,7 +1,5 @@
 """The schema of PostgreSQL: made in one piece, changed in two parts while old and new code run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -16,6 +14,7 @@ import heedful
 from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
 from heedful.store.postgres import known, migrate, newest
 from tests.postgres import Urls, blank, drop, rows
+from tests.store.support import unmeasured
 
 TABLES = """
 select relname::text from pg_class
@@ -185,7 +184,7 @@ def _add(code: Path, pre: str, post: str) -> None:
 
 def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", text, *arguments]
-    env = {**os.environ, "PYTHONPATH": str(code)}
+    env = {**unmeasured(), "PYTHONPATH": str(code)}
     return subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=120, check=False
     )

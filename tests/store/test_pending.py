@@ -1,7 +1,5 @@
 """Traces in pieces: one episode whatever the order, and bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """A key planted wherever a text can enter is in no file, log or output, and in no part of one."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Access to PostgreSQL: sessions, transactions, locks, retries, the pool, roles, the URL."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """What becomes of a transaction whose server goes away, at each of its moments, and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import socket

@@ -4,8 +4,6 @@ Every table is found in the catalogue and filled for two tenants, so that a new 
 fails here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -3,8 +3,6 @@
 Two stores stand for two processes on one file; each may write and each may search, at any time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """The named statements: the same names in both dialects, each said once, all of them understood."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whatever happens to a memory, SQLite and PostgreSQL give the same answers and the same export."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Codes of vectors in RAM: as good as the vectors, bounded, never more than the rows say."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """One run of an agent in every format, and the events that each format gives."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

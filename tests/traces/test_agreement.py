@@ -1,7 +1,5 @@
 """One run gives the same steps in every format; reading what was written changes nothing."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Any bytes give episodes, bounded and without secrets, or one typed error with the line."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

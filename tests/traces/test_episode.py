@@ -1,7 +1,5 @@
 """Episodes: the digest, the trust of the words, and a finished loop as an episode."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 
@@ -87,24 +85,17 @@ WRONG = attempt(1, "a", Finding("words", "too many"))
 POLICY = Policy((MaxAttempts(1),))
 
 
-@pytest.mark.parametrize(
-    ("loop", "verdict", "outcome", "rule"),
-    [
-        (Loop("l", (), (WRONG,)), None, "failure", ""),
-        (Loop("l", (), (Attempt(1, Candidate.of("a")),)), None, "failure", ""),
-        (Loop("l", (Goal("s", 0.5),), (attempt(1, "a"),)), None, "failure", ""),
-        (Loop("l", (), (attempt(1, "a"),)), None, "success", ""),
-        (Loop("l", (), (WRONG,)), Again(), "partial", ""),
-        (Loop("l", (), (WRONG,), cancelled="by me"), None, "partial", ""),
-        (Loop("l", (), (WRONG,)), decide(Loop("l", (), (WRONG,)), POLICY), "failure", "attempts"),
-        (
-            Loop("l", (), (WRONG,), cancelled="me"),
-            Done(1, False, (Stop("cancelled", f"by {KEY}"),)),
-            "partial",
-            "cancelled",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("loop", "verdict", "outcome", "rule"), [
+    (Loop("l", (), (WRONG,)), None, "failure", ""),
+    (Loop("l", (), (Attempt(1, Candidate.of("a")),)), None, "failure", ""),
+    (Loop("l", (Goal("s", 0.5),), (attempt(1, "a"),)), None, "failure", ""),
+    (Loop("l", (), (attempt(1, "a"),)), None, "success", ""),
+    (Loop("l", (), (WRONG,)), Again(), "partial", ""),
+    (Loop("l", (), (WRONG,), cancelled="by me"), None, "partial", ""),
+    (Loop("l", (), (WRONG,)), decide(Loop("l", (), (WRONG,)), POLICY), "failure", "attempts"),
+    (Loop("l", (), (WRONG,), cancelled="me"), Done(1, False, (Stop("cancelled", f"by {KEY}"),)),
+     "partial", "cancelled"),
+])  # fmt: skip
 def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
     episode = episode_of(loop, verdict=verdict)
     assert episode.outcome == outcome

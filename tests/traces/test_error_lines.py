@@ -1,7 +1,5 @@
 """The error lines in what commands write."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

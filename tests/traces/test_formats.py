@@ -1,7 +1,5 @@
 """The particulars of each format: errors, gaps, agents and older conventions."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

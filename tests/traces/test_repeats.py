@@ -1,7 +1,5 @@
 """Repeated steps: equal calls, equal results, and steps in a row."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each signal fires on its pattern and not on a near miss."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -75,13 +73,9 @@ TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Ev
     ),
     ("retry", retried("a", "a"), (2, (0, 2)), (call("a"), LOST, call("b"), result())),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
-    (
-        "answer",
-        (call(), result("It is 41.90"), said("It costs 41.90.")),
-        (0, (0, 2)),
-        (call(), result("It is 41.90"), said("It costs a lot.")),
-    ),
-]
+    ("answer", (call(), result("It is 41.90"), said("It costs 41.90.")), (0, (0, 2)),
+     (call(), result("It is 41.90"), said("It costs a lot."))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "events", "place", "near"), TABLE)

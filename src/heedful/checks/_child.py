@@ -5,8 +5,6 @@ record is a line with the nonce of this run and a JSON object. Before the progra
 device replaces file descriptors 0 to 2: the program reads no input, and its output is discarded.
 """
 
-from __future__ import annotations
-
 import builtins
 import fcntl
 import json
@@ -57,8 +55,7 @@ def limit(seconds: float, memory_mb: float) -> None:
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         # After the soft limit of CPU time comes SIGXCPU; after the hard limit, SIGKILL.
         resource.setrlimit(kind, (min(most, cpu) if name == "CPU" else most, most))
-    # If the parent dies, nothing else ends this process.
-    signal.alarm(cpu)
+    signal.alarm(cpu)  # if the parent dies, nothing else ends this process
 
 
 def refuse(event: str, args: tuple[Any, ...]) -> None:

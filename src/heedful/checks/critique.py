@@ -4,8 +4,6 @@ A prompt shows the candidate as data between delimiters, without control charact
 known secrets. The middle of a long candidate is left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -74,11 +72,11 @@ class Role:
             require(written, f"{what} of a role", text, "text that is not empty")
         require(bool(self.directions), f"scores of role {self.name!r}", self.scores, "given")
         reserved = ("reason", "biases", BIAS, "confidence")
+        allowed = f"none of {', '.join(reserved)}"
         for score, side in (*self.scores.items(), (self.verdict, "at_least")):
-            allowed = f"none of {', '.join(reserved)}"
             require(score not in reserved, "name of a score", score, allowed)
-            sides = ("at_least", "at_most")
-            require(side in sides, f"direction of {score!r}", side, "at_least or at_most")
+            known = side in ("at_least", "at_most")
+            require(known, f"direction of {score!r}", side, "at_least or at_most")
 
     @property
     def directions(self) -> dict[str, Direction]:
@@ -95,15 +93,9 @@ class Role:
         share = {"type": "number", "minimum": 0, "maximum": 1}
         keys: dict[str, Any] = {"reason": text_schema(REASON) | {"description": why}}
         if self.tags:
-            bias = {
-                "tag": {"enum": list(self.tags)},
-                "severity": share,
-                "quote": text_schema(QUOTE),
-            }
-            what = (
-                "a list, empty if there is none, of objects with tag, severity (a number from "
-                "0 to 1) and quote (words of the candidate that show it); the tags are"
-            )
+            bias = {"tag": {"enum": [*self.tags]}, "severity": share, "quote": text_schema(QUOTE)}
+            what = "a list, empty if there is none, of objects with tag, severity (a number from "
+            what += "0 to 1) and quote (words of the candidate that show it); the tags are"
             what += "".join(f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items())
             keys["biases"] = {"type": "array", "items": closed_object(bias), "description": what}
         keys |= dict.fromkeys(self.scores, share | {"description": "a number from 0 to 1"})
@@ -187,12 +179,11 @@ class Judge:
             temperature=self.temperature,
             seed=self.seed,
         )
-        opinion = replace(opinion, usage=usage)
+        findings = opinion.findings
         if shortened := " and ".join(name for name in whole if shown[name] != whole[name]):
             what = f"it was shown {LONGEST:,} characters of {shortened}, without the middle"
-            note = Finding(role.name, what, level="note", severity=0.0)
-            opinion = replace(opinion, findings=(*opinion.findings, note))
-        return opinion
+            findings += (Finding(role.name, what, level="note", severity=0.0),)
+        return replace(opinion, usage=usage, findings=findings)
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""
@@ -301,8 +292,7 @@ def critic(
     record.check_number("temperature", temperature, 0, 1.5)
     record.check_integer("seed", seed, 0)
     judge: Any = open_judge(model) if isinstance(model, str) else model
-    usable = isinstance(judge, Model)
-    require(usable, f"model of role {role.name!r}", model, "a Model or its name")
+    require(isinstance(judge, Model), f"model of role {role.name!r}", model, "a Model or its name")
     return Critic((Judge(role, judge, goal, temperature, seed),), f"critic {role.name}")
 
 
@@ -317,7 +307,7 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     low confidence moves the mean of a member towards 0.5. If a member raises an exception, the
     other calls are cancelled. Raises InvalidInput, UnknownName.
     """
-    some = isinstance(members, Sequence) and len(members) > 0
+    some = isinstance(members, Sequence) and members
     require(some, "members", members, "a list of critics, one or more")
     made = [member if isinstance(member, Critic) else critic(**member) for member in members]
     return Critic(tuple(judge for member in made for judge in member.judges), "critics")
@@ -332,9 +322,8 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
         for name, score in opinion.scores.items():
             values.setdefault(name, []).append(score)
     scores = {name: median(some) for name, some in values.items()}
-    for name, some in values.items():
-        if len(some) > 1:
-            scores[f"{name}_disagreement"] = max(some) - min(some)
+    several = ((name, some) for name, some in values.items() if len(some) > 1)
+    scores |= {f"{name}_disagreement": max(some) - min(some) for name, some in several}
     findings: dict[str, Finding] = {}
     for finding in (finding for opinion in opinions for finding in opinion.findings):
         # Only a verdict is an error; it may be outvoted.
@@ -353,12 +342,10 @@ async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
     The pairs come with heedful. The better answer must score better by `APART`; a malformed answer
     is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
     """
-    pairs = files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
-    for pair in json.loads(pairs):
+    for pair in json.loads(files("heedful.checks").joinpath("calibration.json").read_text("utf-8")):
         (judge,) = critic(pair["role"], model, pair.get("goal", "")).judges
         at, right = Context(pair["task"], data=pair.get("context")), False
         with suppress(MalformedAnswer):
             better, worse = [await judge.opinion(pair[key], at) for key in ("better", "worse")]
-            gain = judge.goodness(better.scores) - judge.goodness(worse.scores)
-            right = round(gain, 3) >= APART
+            right = round(judge.goodness(better.scores) - judge.goodness(worse.scores), 3) >= APART
         yield pair["role"], right

@@ -1,9 +1,4 @@
-"""Call functions of the user, such as checks and evaluators.
-
-`call` turns the exceptions of these functions into typed errors. `evaluated` judges one candidate.
-"""
-
-from __future__ import annotations
+"""Call functions of the user, such as checks and evaluators, and judge one candidate by them."""
 
 import asyncio
 import inspect
@@ -30,8 +25,7 @@ class Context:
     `previous` the candidate of that attempt (None in attempt 1). `data` is the context that the
     caller passed with the task. A generator that samples should use `temperature` and `seed`.
     `examples` are recalled examples as chat turns (user: task, assistant: accepted output),
-    `advice` recalled lessons without an output. `began` is when the loop began, in seconds since
-    1970.
+    `advice` recalled lessons without an output. `began` is the loop's start in seconds since 1970.
     """
 
     task: Any
@@ -174,8 +168,6 @@ async def evaluated(
             usage += found.usage
             preference += found.preference
             share = found.met
-        elif not listed:
-            share = 1.0
         else:
             share = max(0.0, 1 - sum(finding.level == "error" for finding in listed) / asks)
         if share is not None:

@@ -1,7 +1,5 @@
 """Make checks from the entries of a task file, such as `{"name": "words", "at_most": 50}`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial, update_wrapper
@@ -31,11 +29,10 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
-    the task file, takes precedence over an installed module. If the function requires two
-    parameters, the candidate and the context, besides the given arguments, it is itself the check,
-    with the arguments bound. Otherwise the function is called with the arguments and returns the
-    check. Raises UnknownName for an unknown name, and InvalidInput for a wrong argument and for a
-    module that cannot be imported.
+    the task file, precedes an installed module. If the function requires two parameters, the
+    candidate and the context, besides the given arguments, it is itself the check, with the
+    arguments bound. Otherwise it is called with the arguments and returns the check. Raises
+    UnknownName, and InvalidInput for a wrong argument or a module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
     name = spec.get("name")
@@ -81,10 +78,7 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Return the check that `factory` makes from the arguments. Raises InvalidInput.
-
-    A `factory` that requires two more arguments is itself the check, with `arguments` bound.
-    """
+    """Return the check that `factory` makes from the arguments, as `load`. Raises InvalidInput."""
     try:
         takes = signature(factory)
     except (TypeError, ValueError) as error:  # some functions written in C have no signature
@@ -100,8 +94,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     try:
         takes.bind_partial(*places, **arguments)
     except TypeError as error:
-        listed = ", ".join(takes.parameters) or "none"
-        allowed = f"some of {listed} ({error})"
+        allowed = f"some of {', '.join(takes.parameters) or 'none'} ({error})"
         raise InvalidInput(f"arguments of check {name!r}", arguments, allowed) from error
     if len(missing) == 2:  # the candidate and the context
         # The copy has the same name and the same `pure`.
@@ -116,8 +109,7 @@ def _refused(field: str, value: object, allowed: str, error: BaseException) -> I
 
 
 def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
-    whose = f"arguments of check {name!r}"
-    failed = partial(_refused, whose, arguments, "arguments that it takes")
+    failed = partial(_refused, f"arguments of check {name!r}", arguments, "arguments that it takes")
     with UserCode(failed, _ANY):
         try:
             check: Check = factory(*places, **arguments)
@@ -126,6 +118,6 @@ def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> 
             raise InvalidInput(field, error.value, error.allowed) from error
         except UsageError as error:
             raise failed(error) from error
-    if not callable(check):
-        raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
+    what, allowed = f"what {name!r} returns", "a check: callable(candidate, context)"
+    require(callable(check), what, check, allowed)
     return check

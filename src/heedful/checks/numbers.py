@@ -6,8 +6,6 @@ itself. CSV and Parquet are read in batches, so memory does not grow with the si
 check here is `pure`, because it reads more than the candidate.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +17,7 @@ from math import inf, sqrt
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
@@ -27,26 +25,16 @@ from heedful.checks.tables import RESULTS, TableError, report
 from heedful.checks.text import shorten
 from heedful.loop.record import Finding, Level, check_integer, check_number, require
 
-if TYPE_CHECKING:
-    from heedful.checks.tables import Floats
-
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
 
-LARGEST = 1e150
-"""Values beyond ± this count as infinite, because sums of their squares overflow."""
-ROUNDING = 1e-9
-"""A value passes if it exceeds a bound by less than this share of the bound."""
+LARGEST = 1e150  # values beyond ± this count as infinite, because sums of their squares overflow
+ROUNDING = 1e-9  # a value passes if it exceeds a bound by less than this share of the bound
 LATEST = 2.5e11  # seconds since 1970: the year 9892; dates end soon after
-TICK = 0.05
-"""Seconds by which the clock of a file system may be late, because its ticks are coarse."""
+TICK = 0.05  # seconds by which the clock of a file system may be late: its ticks are coarse
+FEW = 10  # the least number of rows for the findings `leakage` and `skill`
+SHUFFLED = 30  # the least number of rows for the finding `shuffled`
 
-FEW = 10
-"""The least number of rows for the findings `leakage` and `skill`."""
-SHUFFLED = 30
-"""The least number of rows for the finding `shuffled`."""
-
-Judge = Callable[[Any, Context], Iterator[Finding]]
-"""Yields findings about data, in the context of an attempt."""
+Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +104,7 @@ class Column:
     wrong: int = 0
     example: object = None
 
-    def add(self, values: Floats, wrong: int = 0, example: object = None) -> None:
+    def add(self, values: "tables.Floats", wrong: int = 0, example: object = None) -> None:
         """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong cell."""
         import numpy as np
 
@@ -227,18 +215,14 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
     price=(0, None))`. Raises InvalidInput.
     """
     require(bool(columns), "columns", None, "one column or more with its (low, high)")
-    bounds = {name: _bounds(name, pair) for name, pair in columns.items()}
-    return _check_columns("ranges", source, bounds)
-
-
-def _bounds(name: str, pair: Any) -> tuple[float, float]:
-    """Return the bounds of a column, infinite for None. Raises InvalidInput."""
-    low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
-    ends = (-inf if low is None else low, inf if high is None else high)
-    fine = all(isinstance(end, int | float) for end in ends) and ends[0] <= ends[1]
     allowed = "(low, high) of numbers, low <= high; None is an open end"
-    require(fine and ends != (-inf, inf), f"range of {name}", pair, allowed)
-    return ends
+    bounds = {}
+    for name, pair in columns.items():
+        low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
+        ends = bounds[name] = (-inf if low is None else low, inf if high is None else high)
+        fine = all(isinstance(end, int | float) for end in ends) and ends[0] <= ends[1]
+        require(fine and ends != (-inf, inf), f"range of {name}", pair, allowed)
+    return _check_columns("ranges", source, bounds)
 
 
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
@@ -303,10 +287,8 @@ def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterato
     if not isinstance(path, Path) or not isfile(path) or path.stat().st_mtime >= since - TICK:
         return
     name = "its stage, which began then" if newer_than is None else "allowed"
-    when, then = (
-        datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
-        for seconds in (path.stat().st_mtime, since)
-    )
+    times = (datetime.fromtimestamp(seconds, UTC) for seconds in (path.stat().st_mtime, since))
+    when, then = (time.isoformat(" ", "milliseconds") for time in times)
     what = f"results file {path} is stale: written {when}, older than {name} ({then})"
     yield report(RESULTS, "stale", what, "write the results again, to this path", severity=0.5)
 
@@ -357,19 +339,15 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
     # The mean of equal values may be wrong in its last digit.
     if apart > (sigma * a.std if a.std else 1e-12 * abs(a.mean)) * (1 + ROUNDING):
         times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
-        what = (
-            f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
-            f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
-            f"{short(sigma)} are allowed"
-        )
+        what = f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that "
+        what += f"of {a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
+        what += f"{short(sigma)} are allowed"
         fix = "verify that the model uses the actual data and its scale, then retrain it"
         yield report("hallucination_detection", p.name, what, fix, severity=0.9)
     ratio = p.std / a.std if a.std else least
     if not a.std:
-        what = (
-            f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
-            f"{short(p.std)}: there is no ratio"
-        )
+        what = f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
+        what += f"{short(p.std)}: there is no ratio"
         fix = f"verify that {a.name} holds the actual data"
         level: Level = "error" if p.std else "warning"
         yield report("variance_hallucination", "no spread", what, fix, level)
@@ -377,11 +355,9 @@ def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[
         side, hint = "low", "the model has hardly learnt from its features"
         if ratio > most:
             side, hint = "high", "the model is unstable or its output on another scale"
-        what = (
-            f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
-            f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
-            f"allowed is {short(least)} to {short(most)}"
-        )
+        what = f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
+        what += f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio**2)}); "
+        what += f"allowed is {short(least)} to {short(most)}"
         fix = f"check for synthetic data, and whether {hint}; then retrain it"
         yield report("variance_hallucination", side, what, fix, severity=0.8)
 
@@ -394,11 +370,9 @@ def _judge_constant(a: Column, p: Column, limits: Mapping[str, float]) -> Iterat
     by_mean = p.std < relative * (1 - ROUNDING) * abs(p.mean) and not like_actual
     if not p.std or by_mean or p.std < relative * (1 - ROUNDING) * a.std:
         others = f"the std of {a.name} is {short(a.std)}; " if a.n else ""
-        what = (
-            f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
-            f"{p.n} rows; {others}the least allowed is {short(relative)} of "
-            f"{'either' if a.n else 'the mean'}"
-        )
+        what = f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
+        what += f"{p.n} rows; {others}the least allowed is {short(relative)} of "
+        what += "either" if a.n else "the mean"
         fix = "retrain with diverse data, and check that the features reach the model"
         yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
@@ -448,10 +422,8 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     r = pairs.covariance / (a.std * p.std) if p.std else 0.0
     close = a.std <= 2 * p.std <= 4 * a.std and 2 * abs(p.mean - a.mean) <= a.std
     if n >= SHUFFLED and close and abs(r) < min(0.2, 3 / sqrt(n)):
-        what = (
-            f"{p.name} is spread like {a.name} (std ratio {short(p.std / a.std)}) but does not "
-            f"vary with it: correlation {r:.3f} in {n} rows"
-        )
+        what = f"{p.name} is spread like {a.name} (std ratio {short(p.std / a.std)}) but does not "
+        what += f"vary with it: correlation {r:.3f} in {n} rows"
         fix = "check that rows were not shuffled or joined by position: align them by their key"
         yield report("shuffled", p.name, what, fix, "warning", 0.5)
         return
@@ -459,10 +431,8 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     square = (p.std**2 + a.std**2 - 2 * pairs.covariance) * share + (p.mean - a.mean) ** 2
     error, base = sqrt(max(0.0, square)), a.std * sqrt(share)
     if error >= base * (1 - ROUNDING):
-        what = (
-            f"{p.name} is no better than the mean of all values: its root mean square error is "
-            f"{short(error)}, that of the mean {short(base)}"
-        )
+        what = f"{p.name} is no better than the mean of all values: its root mean square error is "
+        what += f"{short(error)}, that of the mean {short(base)}"
         fix = "compare with the mean before the model is trusted; add features or retrain"
         yield report("skill", p.name, what, fix, "warning", 0.4)
 
@@ -526,9 +496,8 @@ def predictions(
     values vary more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
     values) and the warnings `skill` (no better than the mean) and `shuffled` (rows seem to be in
     another order). Standard deviations are of the sample (ddof = 1), over the rows with both
-    values. Without rows with both values, and with
-    `actual=None`, only `constant_predictions` (by the mean) and `finite` judge the predictions.
-    `newer_than` works as in `results`. Raises InvalidInput.
+    values; without such rows, or with `actual=None`, only `constant_predictions` (by the mean) and
+    `finite` judge the predictions. `newer_than` works as in `results`. Raises InvalidInput.
     """
     columns = _names("actual", [] if actual is None else [actual])
     columns += _names("predicted", [predicted])

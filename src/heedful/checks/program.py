@@ -1,11 +1,8 @@
 """Run a candidate that is a Python program with tests; each failed test is a finding.
 
-The program runs in a separate process with limits on time, memory and files, and as far apart from
-the user's files, processes and networks as the system allows. A hostile program can still forge the
-verdict, and what a system does not offer protects nothing. Run untrusted programs in a container.
+The program runs in a process with limits, as far apart from the user's files, processes and
+networks as the system allows. This is no complete sandbox: run untrusted programs in a container.
 """
-
-from __future__ import annotations
 
 import ast
 import asyncio
@@ -77,10 +74,11 @@ class PythonTests:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
             return [text, *(_not_run(step) for step in self.steps if step.test)]
-        found = list(_findings(self, *await _run(self.request, strip_fence(text))))
+        fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
+        program = (fenced[2] or "\n") if fenced else text
+        found = list(_findings(self, *await _run(self.request, program)))
         if found:  # said once
-            evidence = f"{found[0].evidence}\n{_FORGED}".lstrip()
-            found[0] = replace(found[0], evidence=evidence)
+            found[0] = replace(found[0], evidence=f"{found[0].evidence}\n{_FORGED}".lstrip())
         return found
 
 
@@ -90,9 +88,8 @@ def python_tests(
     """Check that the candidate, a Python program, passes `tests`: one finding per failed statement.
 
     `tests` is Python source that uses the program's names: assert statements, `test_*()` functions,
-    or `check(candidate)`, which is called with the function `entry_point`. One markdown fence
-    around the program is removed. A test that cannot run is a finding too, so the best program has
-    the fewest findings.
+    or `check(candidate)`, called with the function `entry_point`. One markdown fence around the
+    program is removed. A test that cannot run is a finding too, so the best program has the fewest.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of address space, 16
     MiB a file, 64 open files, no other processes. The program runs without environment variables in
@@ -117,12 +114,6 @@ def python_tests(
     return PythonTests(steps, request | {"seconds": seconds, "memory_mb": memory_mb})
 
 
-def strip_fence(text: str) -> str:
-    """Return the text without one markdown fence around all of it."""
-    fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
-    return (fenced[2] or "\n") if fenced else text
-
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 
@@ -141,13 +132,10 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
     return steps
 
 
-def _statements(
-    body: Sequence[ast.stmt], entry_point: str | None
-) -> Iterator[tuple[int, ast.stmt]]:
+def _statements(body: Sequence[ast.stmt], entry: str | None) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    The statements inside `check(candidate)` and `test_*()` functions are last; plain calls of these
-    functions are left out.
+    Statements in `check(candidate)` and `test_*()` come last; plain calls of these are left out.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
@@ -159,12 +147,11 @@ def _statements(
             yield 0, node
     for scope, test in enumerate(tests, 1):
         names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
-        if len(names) > (test.name == "check"):
-            what = "a plain function without arguments; check(…) may take the program's function"
-            raise InvalidInput("tests", test.name, what)
-        if names and entry_point is None:
-            raise InvalidInput("entry_point", None, "the name of the function to pass to check(…)")
-        bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
+        what = "a plain function without arguments; check(…) may take the program's function"
+        require(len(names) <= (test.name == "check"), "tests", test.name, what)
+        what = "the name of the function to pass to check(…)"
+        require(not names or entry is not None, "entry_point", None, what)
+        bound = ast.parse(f"{names[0]} = {entry}").body if names else []
         yield from ((scope, node) for node in (*bound, *test.body))
 
 
@@ -250,8 +237,7 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             code = await asyncio.shield(process.wait())
     finally:
         # Python cannot remove folders that are nested a thousand deep.
-        remove = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
-        await asyncio.shield(remove)
+        await asyncio.shield(asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False))
     start = f"{nonce} ".encode()
     lines = bytes(output).split(b"\n")[:-1]  # the last line may be incomplete
     records = [json.loads(line[len(start) :]) for line in lines if line.startswith(start)]
@@ -276,8 +262,8 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
                 sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
                 why = " and ".join(sides) or failure["message"] or "it is false"
                 what = f"`{step.source}` fails: {why}"
-                fix = "change the program so that this holds: "
-                fix += step.source.removeprefix("assert ")
+                holds = step.source.removeprefix("assert ")
+                fix = f"change the program so that this holds: {holds}"
             else:
                 what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
                 what, fix = what.rstrip(": "), _AVOID.format(failure["type"])
@@ -293,14 +279,11 @@ def _not_run(step: Step) -> Finding:
 def _finding(
     what: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
-    what, fix, key, evidence = map(_safe, (what, fix, key, "\n".join(trace)[:1000]))
+    texts = (what, fix, key, "\n".join(trace)[:1000])
+    # Escape characters that a store refuses; mask memory addresses, which differ between runs.
+    safe = (t.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") for t in texts)
+    what, fix, key, evidence = (re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text) for text in safe)
     return Finding(_NAME, what, fix, severity=severity, key=key, evidence=evidence)
-
-
-def _safe(text: str) -> str:
-    """Escape characters that a store refuses; mask memory addresses, which differ between runs."""
-    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-    return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 
 
 def _cause(request: Record, state: Record, code: int | None, running: Step | None) -> Finding:

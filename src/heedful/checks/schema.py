@@ -1,7 +1,5 @@
 """A check that an answer is JSON that fits a JSON Schema or a pydantic model."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,9 +17,7 @@ from heedful.loop.record import Finding, as_data
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MOST = 10
-"""The most problems of a candidate that are listed."""
-
+MOST = 10  # the most problems of a candidate that are listed
 _NAME = "json_schema"
 _BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
 Problems = Callable[[Any, str], Iterator[Finding]]
@@ -31,7 +27,7 @@ Problems = Callable[[Any, str], Iterator[Finding]]
 class JsonSchema:
     """A check that an answer is JSON and that `problems(value, text)` yields no finding."""
 
-    schema: Mapping[str, Any] | type[BaseModel]
+    schema: "Mapping[str, Any] | type[BaseModel]"
     problems: Problems = field(repr=False, compare=False)
     name: ClassVar[str] = _NAME
     pure: ClassVar[bool] = True
@@ -62,15 +58,14 @@ class JsonSchema:
         return [*findings, *islice(self.problems(value, part), MOST)]
 
 
-def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
+def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model.
 
     Text around the JSON, NaN and infinite numbers are findings; the JSON is still checked. A
     candidate that is a dict or list is checked as JSON; an instance of the pydantic model passes.
     Each problem is a finding with a JSON path; at most `MOST` problems are listed. `format` is
     checked if the jsonschema library knows the format, `pattern` without a time limit. Raises
-    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside the
-    schema.
+    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))
@@ -117,8 +112,7 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
             path += f"[{part}]"
         else:
             path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-    # The same mistake in two items of a list has one key.
-    key = re.sub(r"\[[0-9]+\]", "[]", path)
+    key = re.sub(r"\[[0-9]+\]", "[]", path)  # the same mistake in two items of a list has one key
     return _finding(f"at {path}: {what}", fix, f"{key} {kind}", 0.5)
 
 
@@ -152,7 +146,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
     return problems
 
 
-def _by_model(model: type[BaseModel]) -> Problems:
+def _by_model(model: "type[BaseModel]") -> Problems:
     from pydantic import ValidationError
 
     def problems(value: Any, text: str) -> Iterator[Finding]:

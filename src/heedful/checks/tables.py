@@ -1,13 +1,10 @@
 """Read tables in batches from files, data frames, mappings, rows and arrays.
 
-Memory does not grow with the size of a Parquet or CSV file. A `.json` file and a lazy data frame
-are read whole.
+Memory does not grow with a Parquet or CSV file. JSON files and lazy data frames are read whole.
 
 Cells mean the same in every format: the text "7" is a number, because CSV has only text. Empty
 cells, None and NaN are missing. Truth values are not numbers.
 """
-
-from __future__ import annotations
 
 import csv
 import json
@@ -35,16 +32,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[float64]
 
-ROWS = 65_536
-"""Rows of a batch; an eighth of this number from CSV, whose cells are Python objects."""
+ROWS = 65_536  # of a batch; an eighth of this number from CSV, whose cells are Python objects
 SUFFIXES = (".csv", ".parquet", ".pq", ".json")
-MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
-"""Texts that mean a missing cell, in lower case."""
+MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})  # in lower case
 RESULTS = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
-
-Cells = Any
-"""The cells of a column: a list, or a numpy array of numbers."""
+Cells = Any  # of a column: a list, or a numpy array of numbers
 Batches = Iterator[Sequence[Cells]]
 
 
@@ -87,10 +80,7 @@ class Table:
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data to open: `source`, or `candidate` if `source` is None.
-
-    If `source` is callable, its result is used. A path is returned as a Path.
-    """
+    """Return the data or Path to open: `source`, its result if callable, or else `candidate`."""
     if source is None:
         return candidate
     if callable(source):
@@ -214,8 +204,8 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
 
 
 WHOLE = "write the complete file again"
+# Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these.
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
-"""Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these."""
 
 
 def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
@@ -323,11 +313,8 @@ def to_number(cell: Any) -> float | None:
         return None
 
 
-def to_numbers(cells: Cells) -> tuple[Floats, int, object]:
-    """Return the cells of a column as floats, how many are no numbers, and the first of these.
-
-    A missing or wrong cell becomes NaN.
-    """
+def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
+    """Return cells as floats, NaN if missing or wrong, the number of wrong ones, and the first."""
     import numpy as np
 
     if isinstance(cells, np.ndarray):

@@ -1,10 +1,7 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-In every check, a candidate that is None, not text, empty or longer than `LONGEST` characters is a
-finding.
+Always, a candidate that is None, not text, empty or longer than `LONGEST` characters is a finding.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -13,6 +10,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 from heedful.checks.evaluate import Context
@@ -20,8 +18,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, check_integer, require
 from heedful.loop.stop import check_names
 
-LONGEST = 1_000_000
-"""The most characters of a text that is checked; the length of a longer text is a finding."""
+LONGEST = 1_000_000  # the most characters of a text that is checked; a longer text is a finding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,28 +79,22 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check that the text has from `at_least` to `at_most` characters (Unicode code points).
-
-    Raises InvalidInput without any bound, or for bounds that no text can meet.
-    """
+    """Check that the text has from `at_least` to `at_most` characters (code points), as `words`."""
     return _length("characters", len, at_least, at_most)
 
 
-def _length(
-    unit: str, count: Callable[[str], int], at_least: int, at_most: int | None
-) -> TextCheck:
+def _length(unit: str, size: Callable[[str], int], at_least: int, at_most: int | None) -> TextCheck:
     check_integer("at_least", at_least, 0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
-    bounded = bool(at_least) or at_most is not None
-    require(bounded, "at_least", at_least, "above 0 if there is no at_most")
+    require(at_least or at_most is not None, "at_least", at_least, "above 0 if there is no at_most")
 
     def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
         return Finding(unit, what, f"use {asked} {unit}: {fix} or more", key=unit + key)
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        seen = count(text)
+        seen = size(text)
         if seen < at_least:
             yield finding(seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}")
         if at_most is not None and seen > at_most:
@@ -123,8 +114,7 @@ def contains(*needles: str) -> TextCheck:
 def excludes(*needles: str) -> TextCheck:
     """Check that no needle occurs in the text, ignoring case.
 
-    Each needle that occurs is a finding with its first position. Raises InvalidInput without
-    needles or for an empty needle.
+    Each needle that occurs is a finding with its first position. Raises what `contains` raises.
     """
     return _occurrence("excludes", needles)
 
@@ -132,8 +122,7 @@ def excludes(*needles: str) -> TextCheck:
 def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
     require(bool(needles), "needles", needles, "one text or more: it is required")
     for needle in needles:
-        given = isinstance(needle, str) and needle != ""
-        require(given, "needles", needle, "text that is not empty")
+        require(isinstance(needle, str) and needle, "needles", needle, "text that is not empty")
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         hay = text.casefold()
@@ -157,11 +146,10 @@ def equals(expected: str) -> TextCheck:
 
     Any run of whitespace counts as one space; whitespace at the ends is ignored. Full-width digits,
     ligatures and similar characters count as plain characters. The finding does not show
-    `expected`, so that a model cannot copy it. Raises InvalidInput if `expected` is not text or is
-    empty.
+    `expected`, so a model cannot copy it. Raises InvalidInput if `expected` is empty or not text.
     """
-    given = isinstance(expected, str) and expected.strip() != ""
-    require(given, "expected", expected, "text that is not empty")
+    fine = isinstance(expected, str) and expected.strip()
+    require(fine, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
         # Folding can undo the normalisation, so normalise again.
@@ -186,12 +174,8 @@ def not_empty() -> TextCheck:
 
 # Python's `re` can take exponential time on a few dozen characters and cannot be interrupted, so a
 # pattern is matched in this process only if its shape bounds the work.
-
-CHEAP = 20_000_000
-"""The most steps of matching in this process; they take a few tenths of a second."""
-SECONDS = 5.0
-"""The most wall time, in seconds, of matching in another process."""
-
+CHEAP = 20_000_000  # the most steps of matching in this process: a few tenths of a second
+SECONDS = 5.0  # the most wall time, in seconds, of matching in another process
 _ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 # A repeated group, a back reference, a comment, or ignored whitespace.
 _RISKY = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
@@ -211,8 +195,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     a long text), the check returns an awaitable and matches in a separate process; more than
     `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does not compile.
     """
-    given = isinstance(pattern, str) and pattern != ""
-    require(given, "pattern", pattern, "text that is not empty")
+    require(isinstance(pattern, str) and pattern, "pattern", pattern, "text that is not empty")
     require(isinstance(fix, str), "fix", fix, "text")
     require(isinstance(full, bool), "full", full, "true or false")
     try:
@@ -221,6 +204,11 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
     quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
+    # An estimate of the steps of matching, infinite if they may be exponential.
+    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
+    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
+    forks = len(re.findall(r"\||(?<!\()\?", plain))
+    steps = inf if _RISKY.search(plain) else len(plain) * 2**forks
 
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:
@@ -248,18 +236,8 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         return findings(text, ended.stdout.strip() == "True")
 
     def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        if not _is_cheap(pattern, full, len(text)):
+        if steps * len(text) ** repeats > CHEAP:
             return match_apart(text)
         return findings(text, bool((re.fullmatch if full else re.search)(pattern, text)))
 
     return TextCheck("regex", judge)
-
-
-def _is_cheap(pattern: str, full: bool, length: int) -> bool:
-    """Return True if matching `length` characters needs at most `CHEAP` steps, by an estimate."""
-    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
-    if _RISKY.search(plain):
-        return False
-    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
-    forks = len(re.findall(r"\||(?<!\()\?", plain))
-    return bool(len(plain) * 2**forks * length**repeats <= CHEAP)

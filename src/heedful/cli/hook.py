@@ -31,8 +31,7 @@ def _write(changes: Sequence[plans.Change], yes: bool) -> list[str]:
     output.say("".join(change.diff for change in changes))
     if not (yes or (_asks() and confirm("Write this?", err=True))):
         raise UsageError("nothing was written; --yes writes it without a question")
-    for change in filter(None, changes):
-        change.apply()
+    plans.apply_all(changes)
     return [str(change.path) for change in changes if change]
 
 
@@ -51,32 +50,34 @@ def install(
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
 
-    On a terminal it asks once which of your programs are trusted, and whether to learn from the
-    past sessions of this project. What comes from the network is never trusted.
+    On a terminal it asks once whom you trust, and whether to learn from past sessions.
     """
     if agent != plans.AGENT:
         raise UsageError(f"heedful writes no settings of {agent}; docs/coding-agents.md shows them")
     everywhere = user or plugin is not None
+    files = {} if everywhere else process.read_settings(Path.cwd())["ignored"]
     wanted = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
         changes = [plans.plan_install(plans.settings_path(user), wanted)]
     else:
         changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
     written, past, asks = _write(changes, yes), plans.past_sessions(), _asks() and not yes
-    if not everywhere:
-        process.approve("files", process.read_settings(Path.cwd())["ignored"])
+    process.approve("files", files)
     if asks and not trust and not _states_trust(everywhere):
-        question = "Which programs are trusted, with your own words? Names, all, or Enter for none"
-        trust = prompt(question, default="", show_default=False, err=True)
+        output.say(plans.TRUST)
+        trust = prompt("Trusted programs", default="none", err=True)
     if trust:
         _state(trust.replace(",", " ").split(), everywhere)
     if asks and written and past and confirm(f"Learn from your past sessions in {past}?", err=True):
         from heedful.cli.sessions import learn_sessions
 
         learn_sessions([past])
-    hint = f"\nto learn from past sessions: heedful learn-sessions {past}" if past else ""
-    said = f"wrote {', '.join(written)}{hint}" if written else "the hooks are installed already"
-    return output.answer({"written": written}, said)
+    said = [f"wrote {', '.join(written)}" if written else "the hooks are installed already"]
+    said += [f"trusted: {trust}"] * bool(trust)
+    said += [f"to learn from past sessions: heedful learn-sessions {past}"] * bool(
+        past and not asks
+    )
+    return output.answer({"written": written}, *said)
 
 
 def _states_trust(everywhere: bool) -> bool:
@@ -87,9 +88,9 @@ def _states_trust(everywhere: bool) -> bool:
 
 
 def _state(names: Sequence[str], everywhere: bool) -> None:
-    """Record that the user's words and the output of programs are trusted."""
+    """Record that the user's words and the output of programs are trusted, or that none is."""
     sources = {"tool" if name == "all" else f"program:{name}": "measured" for name in names}
-    sources["user"] = "operator"
+    sources = {"tool": "tool"} if [*names] == ["none"] else {**sources, "user": "operator"}
     options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
 
     async def record(memory: Any) -> None:
@@ -120,12 +121,11 @@ def approve() -> int:
 @hook.command("status")
 def status() -> int:
     """Show which settings have hooks of heedful; if two have, each event is answered twice."""
-    places = [plans.settings_path(user) for user in (False, True)]
-    found = {str(path): plans.installed(path) for path in dict.fromkeys(places)}
+    found = {str(one): plans.installed(one) for one in map(plans.settings_path, (False, True))}
     for file in process.read_settings(Path.cwd())["ignored"]:
         output.say(f"{file} is ignored: read it, then run heedful hook approve")
-    lines = [f"{path}: {', '.join(events) or 'no hooks'}" for path, events in found.items()]
-    return output.answer(found, *lines)
+    lines = [f"{at}: {', '.join(own) or 'no hooks'}{gone}" for at, (own, gone) in found.items()]
+    return output.answer({at: own for at, (own, _) in found.items()}, *lines)
 
 
 @hook.command("run")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from getpass import getuser
@@ -18,20 +17,20 @@ from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, emit, following, page, repeated, when
-from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask
+from heedful.cli.settings import MOST, By, DryRun, Limit, Why, ask, where
 from heedful.errors import ModelError, ModelUnavailable, NotFound, TraceFileError, UsageError
 from heedful.lessons.consolidate import VETOES
-from heedful.lessons.lesson import ORDER
+from heedful.lessons.lesson import ORDER, Scope
 from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import FIRST
-from heedful.lessons.trust import KEY, SOURCES
+from heedful.lessons.trust import KEY, SOURCES, RevocationResult
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory, Quarantine
-from heedful.store import exposures, lessons
-from heedful.store.store import Store
+from heedful.store import exposures, keys, lessons
+from heedful.store.store import Effects, Store, also
 from heedful.traces import read
 from heedful.traces.episode import Episode
 
@@ -63,7 +62,7 @@ def list_waiting(limit: Limit = 50) -> int:
     for row in rows:
         del row["provenance"]  # only `show` prints it
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
-    empty = "nothing waits in quarantine"
+    empty = f"nothing waits in the quarantine of {where()}"
     return emit(rows, WAITING, key="waiting", text=2, empty=empty, then=then)
 
 
@@ -78,20 +77,34 @@ def show_waiting(id: Id) -> int:
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
     """Release lessons from quarantine: recall may show them. Their trust becomes operator."""
-    ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
-    return _ruled("released", ids, by, why)
+    return _rule("release", ids, by, why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
     """Retire lessons that are in quarantine. The same text is not stored again."""
-    ask(lambda memory: memory.quarantine.reject(ids, by=by, why=why))
-    return _ruled("rejected", ids, by, why)
+    return _rule("reject", ids, by, why)
 
 
-def _ruled(what: str, ids: Sequence[int], by: str, why: str) -> int:
-    each, then = sorted(set(ids)), following("quarantine", "list")
-    return answer({what: each, "by": by, "why": why}, f"{what}: {', '.join(map(str, each))}", then)
+def _rule(action: Literal["release", "reject"], ids: Sequence[int], by: str, why: str) -> int:
+    each, then, what = sorted(set(ids)), following("quarantine", "list"), lessons.DONE[action]
+    named = ", ".join(map(str, each))
+
+    async def rule(memory: Memory) -> None:
+        with _audited(memory.scope, action, named, by, why):
+            await getattr(memory.quarantine, action)(ids, by=by, why=why)
+
+    ask(rule)
+    return answer({what: each, "by": by, "why": why}, f"{what}: {named}", then)
+
+
+@contextmanager
+def _audited(scope: Scope, action: str, subject: str, by: str, why: str) -> Iterator[None]:
+    """Record the ruling of the block in the audit, in its transaction."""
+    entry = by, f"quarantine.{action}", subject, {"why": why}, [scope.project]
+    with Effects():
+        also(lambda db: keys.append(db, scope.tenant, *entry))
+        yield
 
 
 @quarantine.command()
@@ -107,26 +120,28 @@ def revoke(
     all that a key wrote, in every project of the tenant. Without --yes it only shows what would be
     removed.
     """
-    options: Any = {"by": by, "why": why, "dry_run": not yes}
+    of_key = source.startswith(KEY)
+    source = f"{KEY}{keys.id_of(source.removeprefix(KEY))}" if of_key else source
 
-    async def removed(memory: Memory) -> Counter[str]:
-        total = Counter[str]()
-        every = await memory.store.read(memory.scope, lessons.projects)
-        for scope in every if source.startswith(KEY) else ():
-            with suppress(NotFound):
-                total.update(
-                    asdict(await Quarantine(memory.store, scope).revoke(source, **options))
-                )
-        return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
+    async def remove(memory: Memory) -> dict[str, Any]:
+        total = {name: type(n)() for name, n in asdict(RevocationResult()).items()}
+        every = await memory.store.read(memory.scope, lessons.projects) if of_key else ()
+        for scope in every or [memory.scope]:
+            held = Quarantine(memory.store, scope)
+            audited = _audited(scope, "revoke", source, by, why) if yes else nullcontext()
+            with suppress(*[NotFound] * of_key), audited:
+                one = asdict(await held.revoke(source, by=by, why=why, dry_run=not yes))
+                if of_key:  # the same id may be in several projects
+                    one["loop_ids"] = tuple(f"{scope.project}/{id}" for id in one["loop_ids"])
+                total = {name: n + one[name] for name, n in total.items()}
+        total["loop_ids"] = total["loop_ids"][: lessons.NAMED]
+        return {**total, "lesson_ids": total["lesson_ids"][: lessons.NAMED]}
 
-    counts = ask(removed)
-    sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items() if n)
+    found = ask(remove)
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
-    return answer(
-        {"source": source, "by": by, "why": why, "revoked": yes, **counts},
-        f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}",
-        following("quarantine", *(["log"] if yes else words)),
-    )
+    then = following("quarantine", *(words if any(found.values()) and not yes else ["log"]))
+    record = {"source": source, "by": by, "why": why, "revoked": yes, **found}
+    return answer(record, page("revoked", **record, found=found), then)
 
 
 @quarantine.command("log")
@@ -278,6 +293,8 @@ def proof(
     rest = {"pending": found.pending, "ended": ended, "holdout": holdout}
     whole, then = found.pooled, ["recall", "TASK"]
     words = "no lesson was put into the prompt of a loop yet"
+    if found.pending:
+        words = f"no loop with lessons has ended; {counted(found.pending, 'loop')} running"
     if found.lessons or whole.shown or whole.withheld:
         retired = [it["id"] for it, _ in pairs if it and it["state"] == "retired"]
         hurts = [it["id"] for it, one in pairs if it and one.conclusion == "hurts"]
@@ -291,7 +308,6 @@ def proof(
 
 Author = Literal["external", "operator"]
 AGAIN = "heedful worker --once tries again"
-NAME = 60
 
 
 @dataclass
@@ -322,8 +338,7 @@ def reflect(
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:
-                opened = config.model_of(values)
-                options["model"] = await stack.enter_async_context(opened)
+                options["model"] = await stack.enter_async_context(config.model_of(values))
             async for result in _from_files(files, **options, trust=trust, store=keep):
                 results.append(result)
                 output.progress().counted("reflecting", len(results), 0, "episodes")
@@ -338,7 +353,7 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
         number = 0
         try:
             for number, episode in enumerate(read(file), 1):
-                name = f"{file.name}:{clean(episode.id, NAME) or number}"
+                name = f"{file.name}:{clean(episode.id, 60) or number}"
                 try:
                     found = await learn.reflect(episode, on_model_error="raise", **options)
                     yield Result(name, episode, found)
@@ -359,12 +374,9 @@ def _report(results: Sequence[Result]) -> int:
     known = sum(bool(one.known or one.again) and not one.busy for one in some)
     failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
     words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
-    words += "".join(
-        f", {n} {what}" for n, what in ((busy, "left to others"), (failed, "failed")) if n
-    )
-    then = following("lessons") if new and not failed else ""
-    if then and any(one.release for one in new):
-        then = following("quarantine", "list")
+    words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
+    held = ["quarantine", "list"] if any(one.release for one in new) else ["lessons"]
+    then = following(*held) if new and not failed else ""
     record = {"episodes": list(map(_document, results)), "failed": failed}
     answer(record, page("reflect", results=results, again=AGAIN), words, then)
     if failed and not output.call().json:
@@ -379,5 +391,5 @@ def _document(result: Result) -> dict[str, Any]:
         document |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
     if found is not None:
         names = ("release", "importance", "confidence")
-        document |= {**asdict(found), **{name: getattr(found, name) for name in names}}
+        document |= asdict(found) | {name: getattr(found, name) for name in names}
     return document

@@ -131,7 +131,7 @@ async def _mcp(values: config.Settings) -> None:
         setup, alone = setup_of(values, store), values.model_copy(update={"workers": 0})
         async with working(alone, setup) as work:
             setup = replace(setup, work=work)
-            await server_of(application(setup), local(setup)).run_stdio_async()
+            await server_of(application(setup), local(setup), values.db).run_stdio_async()
 
 
 def setup_of(values: config.Settings, store: Any) -> Setup:

@@ -4,12 +4,33 @@ A module imports its framework and the core, nothing else, and is imported by it
 `heedful.integrations.langchain`. No framework is pinned.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:  # the hook process decides when to import the core
     from heedful.integrations.host import Advice, Host, HostRun
+    from heedful.loop.decide import Done
+    from heedful.traces.episode import Ended
 
-__all__ = ["Advice", "Host", "HostRun"]
+__all__ = ["Advice", "Host", "HostRun", "verdict_of"]
+KEY = "heedful"  # of what heedful adds to a result, a state or a message of a framework
+# How a run ends by whether its last output has passed; None if it was not judged.
+ENDS: "Mapping[Any, Ended]" = {None: "partial", True: "success", False: "failure"}
+
+
+def verdict_of(result: Any) -> "Done | None":
+    """Return the verdict on the result of an agent, in LangChain its state; None if it has none.
+
+    `passed` says if the checks accept the answer, `stopped_by` has the rules that ended the run
+    otherwise; then the answer is the best one.
+    """
+    from heedful.loop import codec
+
+    if not isinstance(result, Mapping):
+        return cast("Done | None", vars(result).get(KEY))
+    last = (result.get("messages") or [None])[-1]
+    held = getattr(last, "response_metadata", {}).get(KEY)
+    return cast("Done", codec.verdict_from(held)) if held else None
 
 
 def __getattr__(name: str) -> Any:

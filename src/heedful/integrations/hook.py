@@ -97,14 +97,16 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     from heedful.lessons.lesson import Scope
     from heedful.memory.memory import Memory
 
-    logging.getLogger("heedful").addHandler(lines := _Lines(logging.WARNING))
-    lines.set_name(event)
+    handler = logging.Handler(logging.WARNING)  # a line for each warning, without a traceback
+    handler.emit = lambda record: _log(  # type: ignore[method-assign]
+        f"{event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": ")
+    )
+    logging.getLogger("heedful").addHandler(handler)
     check_options("[hook]", found["hook"], list(hooks.HookSettings.__dataclass_fields__))
     rules = hooks.HookSettings(**found["hook"])
     # Words only: to load an embedder takes longer than a hook may.
     scope = Scope(found["tenant"], found["project"])
-    about: dict[str, Any] = {"holdout": found["holdout"], "trust": found["trust"]}
-    memory = Memory(prepare(found["db"]), scope, **about)
+    memory = Memory(prepare(found["db"]), scope, holdout=found["holdout"], trust=found["trust"])
     host = Host(memory=memory, strict=strict)
     if work or event in {one.event_of("stop") for one in hooks.AGENTS.values()}:
         with suppress(AttributeError):  # not on Windows
@@ -252,14 +254,6 @@ def _log(line: str) -> None:
         kept = "a" if not place.exists() or place.stat().st_size < LOG else "w"
         with open(place, kept, encoding="utf-8", errors="replace", opener=private) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:LINE]}\n")
-
-
-class _Lines(logging.Handler):
-    """Writes a line to the log of hooks for each warning; its name is that of the event."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the message and the type of the error, but no traceback."""
-        _log(f"{self.name}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": "))
 
 
 if __name__ == "__main__":

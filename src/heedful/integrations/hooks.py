@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,22 +88,19 @@ class Agent:
         return next((name for name, own in self.events.items() if own == kind), "")
 
 
-def _events(*names: str) -> Mapping[str, Kind]:
-    """Return an agent's events, which are named in the order of ours; "" is an event it lacks."""
-    return {name: kind for name, kind in zip(names, get_args(Kind), strict=True) if name}
+def _events(names: str) -> Mapping[str, Kind]:
+    """Return an agent's events, which are named in the order of ours; - is an event it lacks."""
+    named = zip(names.split(), get_args(Kind), strict=True)
+    return {name: kind for name, kind in named if name != "-"}
 
 
 _CLAUDE = _events(
-    *("SessionStart", "UserPromptSubmit", "PreToolUse"),
-    *("PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"),
+    "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure Stop SessionEnd"
 )
-_CODEX = {name: kind for name, kind in _CLAUDE.items() if kind != "failed"}
-_GEMINI = _events(
-    *("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "", "AfterAgent", "SessionEnd")
-)
+_CODEX = _events("SessionStart UserPromptSubmit PreToolUse PostToolUse - Stop SessionEnd")
+_GEMINI = _events("SessionStart BeforeAgent BeforeTool AfterTool - AfterAgent SessionEnd")
 _CURSOR = _events(
-    *("sessionStart", "beforeSubmitPrompt", "preToolUse"),
-    *("postToolUse", "postToolUseFailure", "stop", "sessionEnd"),
+    "sessionStart beforeSubmitPrompt preToolUse postToolUse postToolUseFailure stop sessionEnd"
 )
 _CURSOR_FIELDS = {
     "session_id": "conversation_id",
@@ -168,16 +165,22 @@ class Reply:
 async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
     """Run a command of the project; another exit code than 0 is an error.
 
-    Its evidence is what the command printed: its error lines and its end.
+    Its evidence is what the command printed: of a long output, its error lines and its end.
     """
     from heedful.loop.record import Finding
+    from heedful.traces.signals import error_lines
 
     code, text = await run_command(line, folder, seconds)
     if code == 0:
         return None
+    if len(text := text.strip()) > OUTPUT:
+        lines = [line[:300] for line in error_lines(text.splitlines(), others=False)[:LINES]]
+        head = "\n".join(lines)[: OUTPUT // 2]
+        text = f"{head}\n[…]\n{text[-(OUTPUT - len(head)) :]}"
     ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
-    said = sanitize(redact(_telling(text)))
-    key = f"{line[:200]}: {hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    ended += "" if text else " and printed nothing"
+    said = sanitize(redact(text))
+    key = f"{line[:200]}: {_digest(said)[:16]}"
     return Finding(line[:200], redact(f"`{line}` {ended}"), key=key, evidence=said)
 
 
@@ -207,18 +210,6 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         return code, printed.read().decode("utf-8", "replace")
 
 
-def _telling(text: str) -> str:
-    """Return a short output whole; of a long one, its error lines and its end."""
-    from heedful.traces.signals import error_lines
-
-    text = text.strip()
-    if len(text) <= OUTPUT:
-        return text
-    lines = [line[:300] for line in error_lines(text.splitlines(), others=False)[:LINES]]
-    head = "\n".join(lines)[: OUTPUT // 2]
-    return f"{head}\n[…]\n{text[-(OUTPUT - len(head)) :]}"
-
-
 async def reply(
     name: str,
     data: Mapping[str, Any],
@@ -242,19 +233,14 @@ async def reply(
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
     at = _Moment(name, known, data, host.run(_short(session)), settings)
-    steps: dict[Kind, Callable[[_Moment], Coroutine[Any, Any, Reply]]] = {
-        "start": _start,
-        "prompt": _prompt,
-        "before": _before,
-        "after": _after,
-        "failed": _after,
-        "end": _end,
-    }
     kind = known.events[name]
     at.run.room = ROOM if kind in known.takes or (kind == "before" and settings.deny) else 0
     if kind == "stop":  # the commands of the project take their time
         return await _stop(at)
-    return await host.guarded(f"answer {name}", steps[kind](at), Reply())
+    if kind == "end":
+        return Reply(None, "end", at.run.id)
+    answer = {"start": _start, "prompt": _prompt, "before": _before}.get(kind, _after)
+    return await host.guarded(f"answer {name}", answer(at), Reply())
 
 
 async def work(host: Host, session: str, what: Work) -> None:
@@ -278,8 +264,11 @@ def _cut(value: Any, encoded: bool = False) -> Any:
 
 
 def _short(name: str) -> str:
-    plain = len(name) <= 80 and name.isprintable()
-    return name if plain else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
+    return name if len(name) <= 80 and name.isprintable() else _digest(name)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -355,7 +344,7 @@ async def _before(at: _Moment) -> Reply:
             if one["type"] == "user_message":
                 since = []
             elif one["type"] == "tool_call" and (one["tool"], one["call"]) != (at.tool, at.call[0]):
-                since.append(_action(one))
+                since.append(action(one["tool"], one["arguments"] or {}).whole)
         if asked not in since:
             return Reply(at.agent.deny(at.name, cut_middle(advice.text, MOST)), "", at.run.id)
     return at.advise(advice)
@@ -377,36 +366,24 @@ async def _after(at: _Moment) -> Reply:
     return Reply(None, "study" if failed_last else "", at.run.id)
 
 
-async def _end(at: _Moment) -> Reply:
-    return Reply(None, "end", at.run.id)
-
-
-def _action(event: Mapping[str, Any]) -> str:
-    return action(event["tool"], event["arguments"] or {}).whole
-
-
 def _error(response: Any) -> str:
     """Return the text of a result that reports a failure, else ""."""
+    text = _words(response)
     if isinstance(response, Mapping):
         code = next((response[one] for one in _CODES if isinstance(response.get(one), int)), 0)
         failed = response.get("is_error") or response.get("isError") or response.get("error")
         if failed or code or response.get("success") is False:
-            said = _words(response)
-            return said or (failed if isinstance(failed, str) else json.dumps(failed or response))
-    text = _words(response)
+            return text or (failed if isinstance(failed, str) else json.dumps(failed or response))
     found = _EXIT.search(text[:400])
     return text if found and int(found[1]) else ""
 
 
 def _words(response: Any) -> str:
     """Return the text of a result."""
-    if isinstance(response, str):
-        return response
+    if isinstance(response, Mapping):
+        response = [response.get(one) or "" for one in _TEXTS]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_words, response)))
-    if isinstance(response, Mapping):
-        parts = [_words(response[one]) for one in _TEXTS if response.get(one)]
-        return "\n".join(parts) if parts else ""
     return "" if response is None else str(response)
 
 
@@ -414,13 +391,10 @@ async def _stop(at: _Moment) -> Reply:
     """Run the commands that the project wants before a turn ends, and decide as for any loop."""
     if at.call[1]:
         return Reply()  # a subagent's end is not the end of the turn
-    running = at.get("background_tasks")
-    busy = isinstance(running, list) and any(
-        isinstance(one, Mapping) and one.get("type") not in LASTING for one in running
-    )
-    failed, answer = False, None
-    if at.settings.stop and not busy:
-        failed, answer = await _judge(at)
+    listed = at.get("background_tasks")
+    running = [one for one in listed if isinstance(one, Mapping)] if type(listed) is list else []
+    busy = any(one.get("type") not in LASTING for one in running)
+    failed, answer = await _judge(at) if at.settings.stop and not busy else (False, None)
     learns = failed or not at.agent.event_of("end")
     return Reply(answer, "study" if learns else "", at.run.id)
 
@@ -442,13 +416,15 @@ async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
     errors, goes_on = [found for found in ran.values() if found], True
     if loop:
         judged = Evaluation(tuple(errors), met=1 - len(errors) / len(ran))
-        report = loop.report(None, digest=await _state(at.folder), evaluation=judged)
+        state = await _state(at.folder)
+        which = f"state {state[:16]}" if state else f"attempt {len(loop.loop.attempts) + 1}"
+        report = loop.report(f"the files of {at.folder} ({which})", digest=state, evaluation=judged)
         verdict = await host.guarded("decide on a turn", report, None)
         await at.run.learn(*_ran(ran, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
         goes_on = verdict is None or isinstance(verdict, Again)
     if active or not errors or not goes_on:
         return bool(errors), None
-    reason = "\n\n".join(f"{one.message}:\n{one.evidence}" for one in errors)
+    reason = "\n\n".join(f"{one.message}:\n{one.evidence}".rstrip(":\n") for one in errors)
     return True, at.agent.block(at.name, cut_middle(reason, MOST))
 
 
@@ -459,12 +435,9 @@ async def _turn(at: _Moment) -> ReportedLoop:
     host = at.run.host
     said = [one for one in await at.run.events() if one["type"] == "user_message"]
     task = said[-1]["content"] if said else at.text("prompt")
-    digest = hashlib.sha256(task.encode("utf-8", "replace")).hexdigest()[:8]
-    turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{digest}")
-    scope, policy = host.known.scope if host.known else host.scope, at.settings.policy
-    return await open_loop(
-        f"{at.run.id}/{turn}", task, policy=policy, store=host.store, scope=scope
-    )
+    turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{_digest(task)[:8]}")
+    where: Any = {"store": host.store, "scope": host.own_scope}
+    return await open_loop(f"{at.run.id}/{turn}", task, policy=at.settings.policy, **where)
 
 
 def _ran(ran: Mapping[str, Finding | None], attempt: str) -> list[Event]:
@@ -488,4 +461,4 @@ async def _state(folder: str) -> str:
         with suppress(OSError, ValueError):
             made = (Path(folder) / name).stat()
             parts.append(f"{name} {made.st_mtime_ns} {made.st_size}")
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+    return _digest("\0".join(parts))

@@ -11,12 +11,12 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from heedful.errors import NotFound
+from heedful.errors import Conflict, NotFound
 from heedful.lessons import ranking
 from heedful.lessons.action import MENDED, ActionHistory, action
 from heedful.lessons.lesson import Outcome, Scope
@@ -28,7 +28,7 @@ from heedful.models.contract import Message
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
 from heedful.store.store import Db, Store, storable
-from heedful.traces.episode import Ended, Episode, Event, Limits, clean_event, failure
+from heedful.traces.episode import Ended, Event, Limits, clean_event, failure
 from heedful.traces.signals import error_lines
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -88,6 +88,7 @@ class Host:
         known = None if self.memory is None else Memory.of(self.memory, self.scope)
         self.known: Memory | None = known
         self.store: Store = known.store if known else open_store(":memory:")
+        self.own_scope: Scope = known.scope if known else self.scope or Scope()
 
     def run(self, id: str = "", task: Any = "") -> HostRun:
         """Return the run of an agent; with the `id` of an earlier run it goes on with that run.
@@ -103,20 +104,22 @@ class Host:
             for id in await memory.store.read(memory.scope, episodes.abandoned, before):
                 await self.run(id)._finish(memory)
 
-    async def guarded(self, what: str, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        """Return the result of `work`; `otherwise`, if it fails or takes longer than `seconds`."""
+    async def guarded(
+        self, what: str, work: Coroutine[Any, Any, T], otherwise: T, limited: bool = True
+    ) -> T:
+        """Return the result of `work`; `otherwise`, if it fails or takes longer than `seconds`.
+
+        Logs the error; raises it if the host is `strict`. There is no limit if not `limited`.
+        """
         try:
-            async with asyncio.timeout(self.seconds):
+            async with asyncio.timeout(self.seconds if limited else None):
                 return await work
         except Exception as error:  # the edge to the host, which must not fail by us
-            return self.failed(what, error, otherwise)
-
-    def failed(self, what: str, error: Exception, otherwise: T) -> T:
-        """Log an error and return `otherwise`; raise the error if the host is `strict`."""
-        if self.strict:
-            raise error
-        log_failure(f"heedful could not {what}", error)
-        return otherwise
+            if self.strict:
+                raise
+            why = " (its id has another task or policy: use a new id)"
+            log_failure(f"heedful could not {what}{why * (type(error) is Conflict)}", error)
+            return otherwise
 
 
 @dataclass(eq=False)
@@ -137,7 +140,18 @@ class HostRun:
 
     async def opening(self) -> Advice:
         """Return the lessons that came back most often in this memory, for a task yet unknown."""
-        return await self.host.guarded("begin", self._opening(), Advice(silence="no answer"))
+
+        async def look(memory: Memory) -> Advice:
+            known = await memory.top(COMMON)
+            again = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
+            useful = [one for one in again if MENDED in one["text"] or one["trust"] == "operator"]
+            lessons = _fitting({one["id"]: one["text"] for one in useful}, ROOM)
+            # They are no opportunity yet: nothing that they are about has come up.
+            coins = self.id, list(lessons), memory.holdout, False
+            shown = await memory.store.read(memory.scope, exposures.announce, *coins)
+            return _facts(Seen(0), lessons, shown)
+
+        return await self._ask("begin", look)
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory tells about the task; `call` is the id of its message, if any.
@@ -156,16 +170,27 @@ class HostRun:
 
         `call` is the id of the call, `agent` the name of the agent if the run has several.
         """
-        happened = Event("tool_call", "", agent, tool, _arguments(arguments), call)
-        work = self._before(happened, arguments)
-        silent = Advice(silence="no answer")
-        return self._tell(call, await self.host.guarded("ask about an action", work, silent))
+        given = {"command": arguments} if isinstance(arguments, str) else arguments
+        happened = Event("tool_call", "", agent, tool, given, call)
+
+        async def look(memory: Memory) -> Advice:
+            asked = action(tool, arguments)
+            known = await memory.store.read(memory.scope, episodes.failures_of, asked)
+            lessons = {one.lesson: str(one) for one in known.failures}
+            return await self._offer(known, lessons, happened)
+
+        return await self._ask("ask about an action", look, call)
 
     async def seen(self, tool: str, error: str, call: str = "", agent: str = "") -> Advice:
         """Return what mended this error of a tool before; `call` and `agent` as in `before`."""
         happened = Event("tool_response", error, agent, tool, call=call, error=error[:300])
-        work, silent = self._seen(happened, error), Advice(silence="no answer")
-        return self._tell(call, await self.host.guarded("ask about an error", work, silent))
+
+        async def look(memory: Memory) -> Advice:
+            known = await memory.seen(tool, error)
+            lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
+            return await self._offer(known, lessons, happened)
+
+        return await self._ask("ask about an error", look, call)
 
     def advice(self, room: int = ADVICE) -> dict[str, str]:
         """Return what was answered about calls, by their ids, for hosts that build each prompt.
@@ -188,9 +213,8 @@ class HostRun:
         the output with which an earlier process stopped, when it is reported again: the one with
         the same number, or for a host that does not count its `attempt`, an equal one.
         """
-        if not self.judges:
-            return None
-        try:
+
+        async def judge() -> Verdict | None:
             loop = self.loop or await self._open()
             data, known = _data(output), loop.loop.attempts
             same = [one.candidate.digest for one in known[-1:]] == [Candidate.of(data).digest]
@@ -201,8 +225,10 @@ class HostRun:
                 await loop.report(data, **({} if usage is None else {"usage": usage}))
             self.outputs.append(output)
             return loop.verdict
-        except Exception as error:  # the edge to the host, which must not fail by us
-            return self.host.failed("judge an output", error, None)
+
+        if not self.judges:
+            return None
+        return await self.host.guarded("judge an output", judge(), None, limited=False)
 
     @property
     def next(self) -> int | None:
@@ -228,24 +254,32 @@ class HostRun:
         Learns from errors and from what mended them, never from an output that was rejected. If
         heedful fails, returns None.
         """
-        work = self._learn(events, ends)
-        if ends is None:
-            return await self.host.guarded("keep events", work, None)
-        try:
-            return await work
-        except Exception as error:  # the edge to the host, which must not fail by us
-            return self.host.failed("learn from a run", error, None)
+
+        async def keep() -> Learned | None:
+            await self._announce((), *events)
+            if ends is None or (memory := self.host.known) is None:
+                return None
+            learned = await self._finish(memory)
+            await self.host.sweep()
+            return learned
+
+        what = "keep events" if ends is None else "learn from a run"
+        return await self.host.guarded(what, keep(), None, limited=ends is None)
 
     async def study(self) -> Learned | None:
         """Store what the run has taught so far; the run goes on. Raises StoreError."""
         from heedful.memory.sessions import Learned, learn_session
+        from heedful.traces.reading import read
 
         if (memory := self.host.known) is None:
             return None
-        episode, keys = await self._episode("partial")
-        if not any(failure(event) for event in episode.events):
+        held = await self.events()
+        keys = frozenset(one.pop("via") for one in held) - {""}
+        file = json.dumps({"session": self.id, "outcome": "partial", "events": held}).encode()
+        made = await asyncio.to_thread(lambda: list(read(file)) if held else [])
+        if not made or not any(map(failure, made[0].events)):
             return Learned()
-        return await learn_session(episode, memory=memory, sources=keys)
+        return await learn_session(made[0], memory=memory, sources=keys)
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
         """Return whether a call is kept, and whether its tool or action failed when it ran last."""
@@ -293,10 +327,9 @@ class HostRun:
         """Return the events of the run. An event with a known id replaces the earlier one."""
         if (memory := self.host.known) is None:
             return []
+        held = await memory.store.read(memory.scope, episodes.session_events, self.id)
         last: dict[Any, dict[str, Any]] = {}
-        for n, one in enumerate(
-            await memory.store.read(memory.scope, episodes.session_events, self.id)
-        ):
+        for n, one in enumerate(held):
             last[(one["type"], one["agent"], one["call"]) if one.get("call") else n] = one
         return list(last.values())
 
@@ -304,33 +337,25 @@ class HostRun:
         from heedful.drive.report import open_loop
         from heedful.store import loops
 
-        host, memory = self.host, self.host.known
+        host = self.host
         if self.task == "":
-            scope = memory.scope if memory else host.scope or Scope()
             with suppress(NotFound):
-                self.task = (await host.store.read(scope, loops.read, self.id)).head.task
-        options: dict[str, Any] = {"memory": memory, "memory_key": host.memory_key}
-        options |= {"checks": host.checks, "goals": host.goals, "policy": host.policy}
-        options |= {"store": host.store, "scope": host.scope, "context": host.context}
+                self.task = (await host.store.read(host.own_scope, loops.read, self.id)).head.task
+        names = "memory memory_key checks goals policy store scope context".split()
+        options = {name: getattr(host, name) for name in names} | {"memory": host.known}
         self.loop = await open_loop(self.id, _data(self.task), **options)
         return self.loop
 
-    def _tell(self, call: str, advice: Advice) -> Advice:
+    async def _ask(
+        self, what: str, look: Callable[[Memory], Coroutine[Any, Any, Advice]], call: str = ""
+    ) -> Advice:
+        """Return what `look` finds in memory, and keep it as what was said about a call."""
+        if (memory := self.host.known) is None:
+            return Advice(silence="there is no memory")
+        advice = await self.host.guarded(what, look(memory), Advice(silence="no answer"))
         if advice and call:
             self.said.setdefault(call, []).append(advice.text)
         return advice
-
-    async def _opening(self) -> Advice:
-        if (memory := self.host.known) is None:
-            return Advice(silence="there is no memory")
-        known = await memory.top(COMMON)
-        again = [one for one in known if one["state"] in SHOWABLE and one["seen"] > 1]
-        useful = [one for one in again if MENDED in one["text"] or one["trust"] == "operator"]
-        lessons = _fitting({one["id"]: one["text"] for one in useful}, ROOM)
-        # They are no opportunity yet: nothing that they are about has come up.
-        coins = self.id, list(lessons), memory.holdout, False
-        shown = await memory.store.read(memory.scope, exposures.announce, *coins)
-        return _facts(Seen(0), lessons, shown)
 
     async def _recall(self, call: str) -> Advice:
         text = self.task if isinstance(self.task, str) else json.dumps(self.task, default=repr)
@@ -347,21 +372,6 @@ class HostRun:
         silence = "" if chosen else "no lesson is about a similar task"
         turns, seed = ranking.as_messages(chosen), secrets.randbits(64)
         return Advice(ranking.as_text(turns, seed, chosen), turns, silence)
-
-    async def _before(self, happened: Event, arguments: Mapping[str, Any] | str) -> Advice:
-        if (memory := self.host.known) is None:
-            return Advice(silence="there is no memory")
-        asked = action(happened.tool, arguments)
-        known = await memory.store.read(memory.scope, episodes.failures_of, asked)
-        lessons = {one.lesson: str(one) for one in known.failures}
-        return await self._offer(known, lessons, happened)
-
-    async def _seen(self, happened: Event, error: str) -> Advice:
-        if (memory := self.host.known) is None:
-            return Advice(silence="there is no memory")
-        known = await memory.seen(happened.tool, error)
-        lessons = {one["id"]: one["text"] for one in known.lessons if not one.get("entry")}
-        return await self._offer(known, lessons, happened)
 
     async def _offer(self, known: Any, lessons: Mapping[int, str], happened: Event) -> Advice:
         """Return the lessons that have room and are not withheld; keep what happened."""
@@ -386,30 +396,11 @@ class HostRun:
             late.append(True)  # it waits for its turn, and its answer would not be shown
             raise
 
-    async def _learn(self, events: Sequence[Event], ends: Ended | None) -> Learned | None:
-        await self._announce((), *events)
-        if ends is None or (memory := self.host.known) is None:
-            return None
-        learned = await self._finish(memory)
-        await self.host.sweep()
-        return learned
-
     async def _finish(self, memory: Memory) -> Learned | None:
         await self.settle()
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
-
-    async def _episode(self, ends: Ended) -> tuple[Episode, frozenset[str]]:
-        """Return the run so far as an episode, and the keys of a service that reported it."""
-        from heedful.traces.reading import read
-
-        held = await self.events()
-        keys = frozenset(one.pop("via") for one in held) - {""}
-        whole = {"session": self.id, "outcome": ends, "events": held}
-        file = json.dumps(whole).encode()
-        made = await asyncio.to_thread(lambda: list(read(file)) if held else [Episode((), ends)])
-        return made[0], keys
 
 
 def _data(value: Any) -> Any:
@@ -421,16 +412,12 @@ def _data(value: Any) -> Any:
     return to_jsonable_python(value, fallback=repr)
 
 
-def _arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    return {"command": arguments} if isinstance(arguments, str) else arguments
-
-
 def _record(event: Event) -> dict[str, Any]:
     """Return an event as a row: without secrets, and with what finds it again."""
     acted = action(event.tool, event.arguments or {}).whole if event.type == "tool_call" else ""
     event = clean_event(event, Limits().content)
-    held = {name: getattr(event, name) for name in ("type", "content", "tool", "arguments")}
-    held |= {name: getattr(event, name) for name in ("call", "error", "agent", "origin")}
+    names = "type content tool arguments call error agent origin".split()
+    held = {name: getattr(event, name) for name in names}
     record = json.dumps(held, ensure_ascii=False, default=repr)
     named = {name: storable(held[name]) for name in ("type", "tool", "call")}
     return {**named, "action": acted, "failed": bool(event.error), "record": record}

@@ -14,9 +14,9 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +41,11 @@ MATCHERS = {"PreToolUse": ACTIONS, "PostToolUse": ACTIONS}
 # Seconds; commands of the project run while a turn stops.
 TIMEOUT, STOP = 10, 3_600
 KEY = "HEEDFUL_KEY"  # the variable with the key of the service
+TRUST = """
+Which programs do you trust? What a trusted program prints teaches your agent at once. What others
+print waits until you release it: heedful quarantine list. The web and MCP servers always wait.
+Answer with names (pytest,make) or all; Enter means none. With a name, your own words to the agent
+are trusted, too. Add names later: heedful hook install --trust NAMES (and --user, if used now)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,8 @@ class Change:
                     file.write(self.after)
                     file.flush()
                     os.fsync(file.fileno())
-                if self.before is None:
-                    draft.chmod(place.parent.stat().st_mode & 0o666)
-                else:
-                    shutil.copymode(place, draft)
+                like, mode = (place.parent, 0o666) if self.before is None else (place, 0o7777)
+                draft.chmod(like.stat().st_mode & mode)
                 draft.replace(place)
             finally:
                 draft.unlink(missing_ok=True)
@@ -99,6 +102,19 @@ class Change:
         except OSError as error:
             why = f"{self.path} cannot be written ({error.strerror}); nothing was changed"
             raise UsageError(why) from error
+
+
+def apply_all(changes: Sequence[Change]) -> None:
+    """Write all files, or none if one cannot be written. Raises UsageError."""
+    done = list[Change]()
+    try:
+        for change in filter(None, changes):
+            change.apply()
+            done.append(change)
+    except UsageError:
+        for change in reversed(done):
+            replace(change, before=change.after, after=change.before).apply()
+        raise
 
 
 def settings_path(user: bool = False) -> Path:
@@ -119,19 +135,28 @@ def _root() -> Path:
     return repository(Path.cwd()) or Path.cwd()
 
 
-def installed(path: Path) -> list[str]:
-    """Return the events for which settings have hooks of heedful. Raises LineError, UsageError."""
-    text = read_text(path)
-    return list(own_hooks(parse(str(path), text))) if text and text.strip() else []
+def installed(path: Path) -> tuple[list[str], str]:
+    """Return the events for which settings have hooks of heedful, and which programs are gone."""
+    found = own_hooks(str(path), read_text(path))
+    listed = [hook for groups in found.values() for group in groups for hook in group["hooks"]]
+    called = [str(one.get("command")) for one in listed if isinstance(one, dict)]
+    programs = dict.fromkeys(shlex.split(one)[0] for one in called if OWN.search(one))
+    gone = [f"; {one} is gone: install again" for one in programs if not shutil.which(one)]
+    return list(found), "".join(gone)
 
 
-def command(everywhere: bool = False) -> str:
-    """Return the command of the hook process; with its whole path if it is to run `everywhere`."""
-    found = shutil.which("heedful-hook")
-    if found:
-        return shlex.quote(found) if everywhere else "heedful-hook"
+def command(
+    everywhere: bool = False, name: str = "heedful-hook", module: str = "heedful.integrations.hook"
+) -> str:
+    """Return the command of the hook process; with its whole path if it is to run `everywhere`.
+
+    An agent may not find a program of an environment that is active here, so it gets the Python.
+    """
+    found, active = shutil.which(name), map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    if found and not any(one and Path(found).is_relative_to(one) for one in active):
+        return shlex.quote(found) if everywhere else name
     # With -P no file of the folder in which an agent works is taken for a module.
-    return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
+    return f"{shlex.quote(sys.executable)} -P -m {module}"
 
 
 def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
@@ -142,11 +167,9 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
         ask |= {"headers": {"Authorization": f"Bearer ${KEY}"}, "allowedEnvVars": [KEY]}
     for event, kind in AGENTS[AGENT].events.items():
         local = {"type": "command", "command": f"{run} {event}"}
-        used: list[dict[str, Any]] = [ask] if url else [local]
-        if url and kind == "stop":  # the service runs no command of the project
-            used = [ask, local]
-        if url and kind == "start":  # Claude Code only runs commands then
-            used = [local] if (_root() / DATABASE).exists() else []
+        # The service runs no command of the project. Claude Code only runs commands at a start.
+        mixed = {"stop": [ask, local], "start": [local] * (_root() / DATABASE).exists()}
+        used = mixed.get(kind, [ask]) if url else [local]
         limit = {"timeout": STOP if kind == "stop" else TIMEOUT}
         matcher = {"matcher": MATCHERS[event]} if event in MATCHERS else {}
         if used:
@@ -155,25 +178,18 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
 
 
 def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> Change:
-    """Return the change that adds the hooks to settings; they replace earlier ones of heedful.
-
-    Raises LineError if the file is not JSON, and UsageError if it cannot be read.
-    """
+    """Return the change that puts hooks in place of those of heedful. Raises UsageError."""
     before = read_text(path)
-    text = before if before is not None and before.strip() else "{}\n"
-    document = parse(str(path), text)
-    if own_hooks(document) == wanted:
+    if (ours := own_hooks(str(path), before)) == wanted:
         return Change(path, before, before)
-    return Change(path, before, _with(str(path), _without(str(path), text), wanted))
+    rest = _without(str(path), before) if ours and before else before or ""
+    return Change(path, before, _with(str(path), rest, wanted))
 
 
 def plan_uninstall(path: Path) -> Change:
-    """Return the change that removes the hooks; it restores the backup if nothing else changed.
-
-    Raises LineError if the file is not JSON, and UsageError if it cannot be read.
-    """
+    """Return the change that removes the hooks, back to the backup if all else is as it was."""
     before = read_text(path)
-    if before is None or not (ours := own_hooks(parse(str(path), before))):
+    if before is None or not (ours := own_hooks(str(path), before)):
         return Change(path, before, before)
     place = Path(os.path.realpath(path))
     backup = read_text(place.with_name(place.name + BACKUP))
@@ -194,9 +210,9 @@ def read_text(path: Path) -> str | None:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 
-def own_hooks(document: Node) -> dict[str, list[Any]]:
-    """Return the groups with hooks of heedful in settings, by event."""
-    events = document.get("hooks")
+def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
+    """Return the groups with hooks of heedful in settings, by event. Raises LineError."""
+    events = parse(path, text).get("hooks") if text and text.strip() else None
     ours = {
         event.name: [group.value for group in event.children if _own(group)]
         for event in (events.children if events else ())
@@ -206,16 +222,14 @@ def own_hooks(document: Node) -> dict[str, list[Any]]:
 
 def _own(group: Node) -> list[Node]:
     """Return the hooks of heedful in a group."""
-    listed = group.get("hooks")
-    hooks = listed.children if listed else []
+    hooks: list[Node] = getattr(group.get("hooks"), "children", [])
     called = [(one, one.get("command") or one.get("url")) for one in hooks]
     return [one for one, name in called if name and OWN.search(str(name.value))]
 
 
 def _has_own(text: str) -> bool:
-    """Return True if a text is settings with hooks of heedful."""
-    with suppress(UsageError):
-        return bool(own_hooks(parse("", text)))
+    with suppress(UsageError):  # a text of a plugin is no JSON
+        return bool(own_hooks("", text))
     return False
 
 
@@ -282,30 +296,47 @@ def _cut(text: str, parent: Node, child: Node) -> str:
     at = nodes.index(child)
     if len(nodes) == 1:
         return text[: child.at].rstrip() + text[child.end :].lstrip()
-    tokens = _TOKEN.finditer(text, child.end if at + 1 < len(nodes) else nodes[at - 1].end)
-    comma = next(token.start() for token in tokens if token[0] == ",")
+    comma = child.whole.index(",", child.end if at + 1 < len(nodes) else nodes[at - 1].end)
     if at + 1 < len(nodes):
         return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
     return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
 
-# A token of JSON, or a comment as editors allow it.
-_TOKEN = re.compile(
-    r"""[\s\ufeff]+|//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+""",
-    re.DOTALL,
-)
+# What JSON has not: comments, as editors allow them, and the mark at the beginning of a file.
+_EXTRA = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL)
+_BETWEEN = re.compile(r"[\s,:]*")
+_decode = json.JSONDecoder().raw_decode
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A value in a JSON text, from `start` to `end`, with its name, which begins `at`, if any."""
+    """A value from `start` to `end` of a JSON text, with its name, which begins `at`, if any."""
 
+    whole: str
     at: int
     start: int
+    end: int
     name: str = ""
-    end: int = 0
-    text: str = ""
-    children: list[Node] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text of the value, with blanks for comments."""
+        return self.whole[self.start : self.end]
+
+    @property
+    def children(self) -> list[Node]:
+        """The members of an object, or the values of a list."""
+        made, at = list[Node](), self.start + 1
+        while self.text[0] in "{[" and (at := self._after(at)) < self.end - 1:
+            name, start = _decode(self.whole, at) if self.text[0] == "{" else ("", at)
+            start = self._after(start)
+            made.append(Node(self.whole, at, start, _decode(self.whole, start)[1], name))
+            at = made[-1].end
+        return made
+
+    def _after(self, at: int) -> int:
+        found = _BETWEEN.match(self.whole, at)
+        return found.end() if found else at
 
     def get(self, name: str) -> Node | None:
         """Return the value with this name."""
@@ -314,55 +345,19 @@ class Node:
     @property
     def value(self) -> Any:
         """The value as data."""
-        if self.text.startswith("{"):
-            return {one.name: one.value for one in self.children}
-        return [one.value for one in self.children] if self.children else json.loads(self.text)
+        return json.loads(self.text)
 
 
 def parse(path: str, text: str) -> Node:
     """Return the object in a JSON text, which may have comments. Raises LineError."""
-    at, tokens = 0, list[tuple[str, int]]()
-    while at < len(text):
-        if (token := _TOKEN.match(text, at)) is None:
-            _fail(path, text, at, "it is not JSON")
-        if not token[0].isspace() and not token[0].startswith(("//", "/*", "\ufeff")):
-            tokens.append((token[0], at))
-        at = token.end()
-    rest = iter([*tokens, ("", len(text))])
+    plain = _EXTRA.sub(lambda found: found[1] or re.sub(r"[^\r\n]", " ", found[0]), text)
     try:
-        node = _value(path, text, next(rest), rest)
-        after = next(rest)
-    except (StopIteration, RecursionError):
-        _fail(path, text, len(text), "it ends too early, or is nested too deeply")
-    if not node.text.startswith("{") or after[0]:
-        _fail(path, text, after[1], "it must be one object")
-    return node
-
-
-def _value(path: str, text: str, token: tuple[str, int], rest: Iterator[tuple[str, int]]) -> Node:
-    word, start = token
-    node = Node(start, start, end=start + len(word), text=word)
-    if word not in ("{", "["):
-        with suppress(ValueError):
-            json.loads(word)
-            return node
-        _fail(path, text, start, "a value is missing or wrong")
-    token, close = next(rest), {"{": "}", "[": "]"}[word]
-    while token[0] != close:
-        name, at = token if word == "{" else ("", token[1])
-        if word == "{" and (not name.startswith('"') or next(rest)[0] != ":"):
-            _fail(path, text, at, "a name and a colon are missing")
-        child = _value(path, text, next(rest) if name else token, rest)
-        child.at, child.name = at, json.loads(name) if name else ""
-        node.children.append(child)
-        token = next(rest)
-        if token[0] == "," and (token := next(rest))[0] != close:
-            continue
-        if token[0] != close or text[: token[1]].rstrip().endswith(","):
-            _fail(path, text, token[1], "a comma is missing, or there is one too many")
-    node.end = token[1] + 1
-    node.text = text[start : node.end]
-    return node
+        if not isinstance(json.loads(plain), dict):
+            _fail(path, text, 0, "it must be one object")
+    except (ValueError, RecursionError) as error:
+        _fail(path, text, getattr(error, "pos", 0), f"it is not JSON: {error}")
+    start = len(plain) - len(plain.lstrip())
+    return Node(plain, start, start, len(plain.rstrip()))
 
 
 def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
@@ -372,11 +367,12 @@ def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
 
 def plan_plugin(folder: Path, wanted: Mapping[str, Any], skill: str) -> list[Change]:
     """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a skill."""
+    program, *words = shlex.split(command(True, "heedful", "heedful.cli"))
     about = {"name": "heedful", "version": version("heedful"), "description": SUMMARY}
     files: dict[str, dict[str, Any]] = {
         ".claude-plugin/plugin.json": {**about, "author": {"name": "heedful"}},
         "hooks/hooks.json": {"description": SUMMARY, "hooks": wanted},
-        ".mcp.json": {"mcpServers": {"heedful": {"command": "heedful", "args": ["mcp"]}}},
+        ".mcp.json": {"mcpServers": {"heedful": {"command": program, "args": [*words, "mcp"]}}},
     }
     texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
     texts["skills/heedful/SKILL.md"] = skill

@@ -7,7 +7,6 @@ the private state of the agent, so a checkpointer saves it.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import secrets
@@ -32,11 +31,13 @@ from pydantic_core import to_jsonable_python
 
 from heedful.drive.portal import run_sync
 from heedful.errors import Conflict
+from heedful.integrations import ENDS, KEY
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.codec import verdict_to
+from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.contract import usage_of
-from heedful.traces.episode import Ended, Event
+from heedful.traces.episode import Event
 
 T = TypeVar("T")
 Request: TypeAlias = types.ModelRequest[Any]
@@ -47,7 +48,7 @@ Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
-SOURCE, OURS = "lc_source", "heedful"
+SOURCE = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once: the limit
 # raises an error outside the agent, and no later hook runs.
 LAST_STEPS = 3
@@ -87,14 +88,12 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Answer]) -> Response:
         """Show the model what memory tells, and count its usage."""
-        _wait(self._study(request.state))
-        return _counted(request, handler(_informed(request)))
+        return _counted(request, handler(_wait(self._informed(request))))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
-        await self._study(request.state)
-        return _counted(request, await handler(_informed(request)))
+        return _counted(request, await handler(await self._informed(request)))
 
     def wrap_tool_call(self, request: ToolCall, handler: Callable[[ToolCall], Result]) -> Result:
         """Add to the result how this call failed before, and what mended its error."""
@@ -150,11 +149,24 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         held = {"id": run.id, "task": task, "turn": turn, "asked": said[-1].id, "open": True}
         held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
         held["attempts"] = len(run.loop.loop.attempts) if run.loop else None
-        return {OURS: held}
+        return {KEY: held}
 
-    async def _study(self, state: Mapping[str, Any]) -> None:
+    async def _informed(self, request: Request) -> Request:
+        """Return the request with what memory told, and without all rejected answers but the last.
+
+        If the limit of steps is near, store what was learnt.
+        """
+        state: Any = request.state
         if state.get("remaining_steps", LAST_STEPS) < LAST_STEPS and (run := self._run(state)):
             await self.host.guarded("learn before the limit of steps", run.study(), None)
+        if not (held := _held(state)):
+            return request
+        dropped = {one.id for one in _rejected(request.messages, held["id"], keep=held["open"])}
+        kept = [one for one in request.messages if one.id not in dropped]
+        if held["advice"]:
+            at = next((n for n, one in enumerate(kept) if one.id == held["asked"]), 0)
+            kept.insert(at, HumanMessage(held["advice"], additional_kwargs={SOURCE: KEY}))
+        return request.override(messages=kept)
 
     async def _before(self, run: HostRun, request: ToolCall) -> tuple[Advice, ToolMessage | None]:
         """Return what is known about a call, and its result if it is held back."""
@@ -162,7 +174,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         advice = await run.before(call["name"], call["args"], call["id"] or "")
         if not (advice and self.hold_back):
             return advice, None
-        mark = {SOURCE: OURS, "held": _digest(f"{call['name']} {_text(call['args'])}")}
+        mark = {SOURCE: KEY, "held": _digest(f"{call['name']} {_text(call['args'])}")}
         if any(one.additional_kwargs == mark for one in request.state["messages"]):
             return advice, None
         held = {"tool_call_id": call["id"], "name": call["name"], "additional_kwargs": mark}
@@ -173,7 +185,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if (run := self._run(state)) is None:
             return None
         held, parsed, messages = _held(state), state.get("structured_response"), state["messages"]
-        answer = _answer(messages, parsed)
+        ais = [n for n, one in enumerate(messages) if isinstance(one, AIMessage)]
+        answer = messages[ais[-1] :] if ais else []  # an object has a tool message, too
+        answer = answer if len(answer) == 1 or parsed is not None else []
         output = _data(parsed) if parsed is not None else "".join(str(one.text) for one in answer)
         number = None if held["attempts"] is None else held["attempts"] + 1
         verdict = await run.verdict(output, Usage(*held["spent"]), number) if answer else None
@@ -182,20 +196,24 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             held = {**held, "best": {"messages": answer, "parsed": parsed}}
         if isinstance(verdict, Again) and now:
             held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
-            about = {SOURCE: OURS, "run": run.id, "rejects": [one.id for one in answer]}
+            about = {SOURCE: KEY, "run": run.id, "rejects": [one.id for one in answer]}
             said = HumanMessage(verdict.feedback or "Try again.", additional_kwargs=about)
-            return {"messages": [said], "jump_to": "model", OURS: held}
+            return {"messages": [said], "jump_to": "model", KEY: held}
         events = [Event("llm_response", _text(output))] if answer else []
-        await run.learn(*events, ends=_ends(verdict))
-        gone, made = _rejected(messages, run.id), list[AnyMessage]()
-        update: dict[str, Any] = {OURS: {**held, "open": False, "advice": "", "best": None}}
-        if isinstance(verdict, Done) and now and now.best and now.best != len(now.attempts):
+        done = verdict if isinstance(verdict, Done) else None
+        await run.learn(*events, ends=ENDS[done and done.passed])
+        gone, made = _rejected(messages, run.id), answer if done else []
+        update: dict[str, Any] = {KEY: {**held, "open": False, "advice": "", "best": None}}
+        if done and now and now.best and now.best != len(now.attempts):
             # An earlier process may have made the best answer: it is a text or data then.
             best = held["best"] or {"messages": [AIMessage(_text(run.best))], "parsed": run.best}
             # With a known id a message takes the place of the old one and is not the last.
             made = [one.model_copy(update={"id": None}) for one in best["messages"]]
             gone += answer
             update |= {} if parsed is None else {"structured_response": best["parsed"]}
+        if done:  # the last message tells it
+            meta = {**made[-1].response_metadata, KEY: verdict_to(done)}
+            made = [*made[:-1], made[-1].model_copy(update={"response_metadata": meta})]
         removed = [RemoveMessage(id) for id in {one.id for one in gone} if id]
         return {**update, "messages": [*removed, *made]}
 
@@ -208,19 +226,22 @@ def judge_node(
     task: str = "messages",
     answer: str = "messages",
     feedback: str = "feedback",
+    verdict: str = "",
 ) -> RunnableLambda[Any, Any]:
     """Return a node for a `StateGraph` that begins a run, judges answers and chooses the next node.
 
     Lead to it from START and from the node `again`, which answers. It goes to `again` with what
     memory tells, later with what is wrong, in the key `feedback`; and to `done` with the best
     answer in the key `answer`. If `answer` is messages, the last is the answer, and feedback is a
-    message, too. The id of a run is the thread's id and a digest of the task.
+    message, too. At the end, the key `verdict`, if given, has the verdict as JSON data. The id of a
+    run is the thread's id and a digest of the task.
     """
     runs, chat = dict[str, HostRun](), answer == "messages"
 
     async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
         held: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
-        asked, made = _asked(held[task]), held.get(answer)
+        said, made = _said(held[task]) if isinstance(held[task], list) else [], held.get(answer)
+        asked = str(said[-1].text) if said else _text(_data(held[task]))
         last: Any = made[-1] if chat and made else made
         output = str(last.text) if isinstance(last, AIMessage) else _data(last)
         missing = output in (None, "", []) or isinstance(last, HumanMessage)
@@ -231,18 +252,19 @@ def judge_node(
             runs[name], advice = await _begun(host.run, name, asked)
             if missing or not (loop := runs[name].loop) or loop.created:
                 return Command(goto=again, update=noted(advice.text))
-        verdict = await runs[name].verdict(output)
-        if isinstance(verdict, Again):
-            return Command(goto=again, update=noted(verdict.feedback or "Try again."))
+        judged = await runs[name].verdict(output)
+        if isinstance(judged, Again):
+            return Command(goto=again, update=noted(judged.feedback or "Try again."))
         run = runs.pop(name)
-        await run.learn(ends=_ends(verdict))
-        if run.best in (None, output):
-            return Command(goto=done)
-        best = [RemoveMessage(last.id), AIMessage(_text(run.best))] if chat else run.best
-        return Command(goto=done, update={answer: best})
+        await run.learn(ends=ENDS[judged and judged.passed])
+        update: dict[str, Any] = {verdict: judged and verdict_to(judged)} if verdict else {}
+        if run.best not in (None, output):
+            best = [RemoveMessage(last.id), AIMessage(_text(run.best))] if chat else run.best
+            update |= {answer: best}
+        return Command(goto=done, update=update)
 
     def noted(text: str) -> dict[str, Any]:
-        note = [HumanMessage(text, additional_kwargs={SOURCE: OURS})] if text else []
+        note = [HumanMessage(text, additional_kwargs={SOURCE: KEY})] if text else []
         return {answer: note} if chat else {feedback: text}
 
     return RunnableLambda(lambda state, config: _wait(judge(state, config)), judge, "judge")
@@ -273,30 +295,14 @@ def _digest(text: str) -> str:
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine for a synchronous caller, which may be inside a running event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return run_sync(work)
-    with ThreadPoolExecutor(1) as thread:  # the caller blocks its own loop anyway
+    with ThreadPoolExecutor(1) as thread:  # has no loop
         return thread.submit(copy_context().run, run_sync, work).result()
 
 
 def _held(state: Any) -> dict[str, Any]:
     """Return what the state holds about the run; {} for an agent or a tool without the hooks."""
-    held: dict[str, Any] = state.get(OURS, {}) if isinstance(state, Mapping) else {}
+    held: dict[str, Any] = state.get(KEY, {}) if isinstance(state, Mapping) else {}
     return held
-
-
-def _informed(request: Request) -> Request:
-    """Return the request with what memory told, and without all rejected answers but the last."""
-    if not (held := _held(request.state)):
-        return request
-    dropped = {one.id for one in _rejected(request.messages, held["id"], keep=held["open"])}
-    kept = [one for one in request.messages if one.id not in dropped]
-    if held["advice"]:
-        at = next((n for n, one in enumerate(kept) if one.id == held["asked"]), 0)
-        kept.insert(at, HumanMessage(held["advice"], additional_kwargs={SOURCE: OURS}))
-    return request.override(messages=kept)
 
 
 def _rejected(messages: Sequence[AnyMessage], run: str, keep: bool = False) -> list[AnyMessage]:
@@ -315,7 +321,7 @@ def _counted(request: Request, response: Answer) -> Response:
     made = [one for one in response.result if isinstance(one, AIMessage)]
     spent = sum((usage_of(one.usage_metadata) or Usage(1) for one in made), Usage(*held["spent"]))
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
-    return types.ExtendedModelResponse(response, Command(update={OURS: {**held, "spent": counts}}))
+    return types.ExtendedModelResponse(response, Command(update={KEY: {**held, "spent": counts}}))
 
 
 async def _failed(run: HostRun, request: ToolCall, error: Exception) -> None:
@@ -351,29 +357,10 @@ async def _after(run: HostRun, request: ToolCall, result: Result, advice: Advice
     return replace(result, update={**update, "messages": messages})
 
 
-def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
-    """Return the final answer of the model, of an object with its tool message; [] without one."""
-    at = max((n for n, one in enumerate(messages) if isinstance(one, AIMessage)), default=None)
-    tail = [] if at is None else list(messages[at:])
-    return tail if len(tail) == 1 or parsed is not None else []
-
-
 def _said(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     """Return the messages of the user, without those that middleware made."""
     said = [one for one in messages if isinstance(one, HumanMessage)]
     return [one for one in said if SOURCE not in one.additional_kwargs]
-
-
-def _asked(task: Any) -> str:
-    """Return a task as a text; of messages, what the user said last."""
-    said = _said(task) if isinstance(task, list) else []
-    return str(said[-1].text) if said else _text(_data(task))
-
-
-def _ends(verdict: Verdict | None) -> Ended:
-    if isinstance(verdict, Done):
-        return "success" if verdict.passed else "failure"
-    return "partial"
 
 
 def _text(value: Any) -> str:

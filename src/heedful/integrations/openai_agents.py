@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
@@ -21,10 +22,11 @@ from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
 
 from heedful.drive import portal
+from heedful.integrations import ENDS, KEY
 from heedful.integrations.host import ADVICE, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import HEAD, Candidate, Usage
-from heedful.traces.episode import Ended, Event
+from heedful.traces.episode import Event
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
@@ -106,12 +108,10 @@ async def hold_back(data: agents.ToolInputGuardrailData) -> agents.ToolGuardrail
     the same call again, it runs.
     """
     context, config = data.context, data.context.run_config
-    attempts = getattr(config and config.call_model_input_filter, "__self__", None)
+    attempts: Any = getattr(config and config.call_model_input_filter, "__self__", None)
     call = context.tool_name, context.tool_arguments
-    if not isinstance(attempts, _Attempts) or call in attempts.held:
-        return agents.ToolGuardrailFunctionOutput.allow()
-    advice = await attempts.ask(context)
-    if not advice:
+    asks = isinstance(attempts, _Attempts) and call not in attempts.held
+    if not (asks and (advice := await attempts.ask(context))):
         return agents.ToolGuardrailFunctionOutput.allow()
     attempts.held.add(call)
     del attempts.calls[context.tool_call_id]
@@ -166,7 +166,7 @@ class _Attempts:
         self.first = 0  # the number of items that are older than the run
         self.derived = False  # the id comes from a session, which has no answer yet
         self.recalled = self.feedback = ""
-        self.calls: dict[str, str] = {}  # the tools of the calls without a result
+        self.calls: dict[str, tuple[str, Advice]] = {}  # tool and advice of calls without a result
         self.held: set[tuple[str, str]] = set()
         self.usage, self.best = agents.Usage(), cast("RunResultBase | None", None)
         self.session = options.get("session")
@@ -203,25 +203,31 @@ class _Attempts:
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
-        call, text = context.tool_call_id, context.tool_arguments
+        call, tool = context.tool_call_id, context.tool_name
+        given: Any = context.tool_arguments
         if call in self.calls:
             return Advice()
-        self.calls[call] = context.tool_name
-        try:
-            arguments = json.loads(text)
-        except ValueError:
-            arguments = text
-        arguments = arguments if isinstance(arguments, dict) else text
-        return await self.run.before(context.tool_name, arguments, call)
+        with suppress(ValueError):
+            parsed = json.loads(given)
+            given = parsed if isinstance(parsed, dict) else given
+        self.calls[call] = tool, await self.run.before(tool, given, call)
+        return self.calls[call][1]
 
     async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
         """Keep the error of a call and ask about it; format it as the user's formatter does."""
         if failed.kind == "tool_exception" and failed.error is not None:
-            self.calls.pop(failed.call_id, None)
-            await self.run.seen(failed.tool_name, str(failed.error), failed.call_id)
+            self.calls.setdefault(failed.call_id, (failed.tool_name, Advice()))
+            await self.failed(failed.call_id, str(failed.error))
         user = self.config.tool_error_formatter
         message = user(failed) if user else None
         return await message if inspect.isawaitable(message) else message
+
+    async def failed(self, call: str, error: str) -> None:
+        """Keep the error of a call and ask about it; what was told about the call counts once."""
+        tool, told = self.calls.pop(call)
+        again = (await self.run.seen(tool, error, call)).lessons
+        if again and again <= told.lessons and call in self.run.said:
+            self.run.said[call].pop()
 
     async def known(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended; None otherwise."""
@@ -233,7 +239,9 @@ class _Attempts:
             await self.session.add_items([*self.kept[self.first :], answer])
         context = agents.RunContextWrapper[Any](self.options.get("context"))
         output = self.run.best_as(self.kind())
-        return agents.RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
+        result = agents.RunResult(self.sent, [], [], output, [], [], [], [], context, self.agent)
+        vars(result)[KEY] = loop.verdict
+        return result
 
     async def judge(self, result: Any) -> RunResultBase | None:
         """Return the result for the caller; None if another attempt is to be made."""
@@ -274,14 +282,13 @@ class _Attempts:
 
     async def end(self, result: Any, verdict: Done | None) -> RunResultBase:
         """Learn from the run, and return the best result."""
-        ends: Ended = "partial" if verdict is None else "success" if verdict.passed else "failure"
-        await self.run.learn(ends=ends)
+        await self.run.learn(ends=ENDS[verdict and verdict.passed])
         if self.best is None and self.run.best is not None:  # an earlier process made it
             answer = _message("assistant", Candidate.of(self.run.best).text or "")
             result.final_output = self.run.best_as(self.kind())
             self.kept = [*self.kept, answer]
         best = self.best or cast("RunResultBase", result)
-        best.context_wrapper.usage = self.usage
+        best.context_wrapper.usage, vars(best)[KEY] = self.usage, verdict
         if self.session is not None:
             await self.session.add_items(self.kept[self.first :])
         return best
@@ -289,8 +296,7 @@ class _Attempts:
     async def fail(self, error: Exception) -> None:
         """Learn from the errors of tools in a run that the SDK has ended by an exception."""
         if len(self.calls) == 1:  # a tool without a failure handler ends the run
-            ((call, tool),) = self.calls.items()
-            await self.run.seen(tool, str(error.__cause__ or error), call)
+            await self.failed(next(iter(self.calls)), str(error.__cause__ or error))
         await self.run.learn(ends="error")
 
     def kind(self) -> Any:
@@ -311,12 +317,10 @@ class _Hooks(agents.RunHooks[Any]):
             await self.attempts.ask(context)
         await self.user.on_tool_start(context, agent, tool)
 
-    async def on_tool_end(
-        self, context: Any, agent: Any, tool: agents.Tool, result: object
-    ) -> None:
-        call = getattr(context, "tool_call_id", "")
-        if name := self.attempts.calls.pop(call, ""):
-            await self.attempts.run.learn(Event("tool_response", str(result), tool=name, call=call))
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
+        if asked := self.attempts.calls.pop(getattr(context, "tool_call_id", ""), None):
+            event = Event("tool_response", str(result), tool=asked[0], call=context.tool_call_id)
+            await self.attempts.run.learn(event)
         await self.user.on_tool_end(context, agent, tool, result)
 
 

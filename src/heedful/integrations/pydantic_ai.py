@@ -13,14 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext
-from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
-from pydantic_ai.exceptions import (
-    ApprovalRequired,
-    CallDeferred,
-    SkipToolExecution,
-    UnexpectedModelBehavior,
-)
+from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
+from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -33,15 +27,13 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.result import FinalResult
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import ToolDefinition
 from pydantic_graph import End
 
+from heedful.integrations import ENDS, KEY
 from heedful.integrations.host import ADVICE, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
-from heedful.traces.episode import Ended, Event
-
-Messages = Sequence[ModelMessage]
+from heedful.traces.episode import Event
 
 
 @dataclass
@@ -76,7 +68,6 @@ class _Run(Heedful):
     run: HostRun
     recalled: str = ""
     resumed: str = ""  # the last answer of an earlier process, and what is wrong with it
-    calls: dict[str, str] = field(default_factory=dict)  # the tools of the calls without a result
     held: set[str] = field(default_factory=set)
     feedback: set[str] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)  # the ids of rejected calls of an output tool
@@ -95,7 +86,9 @@ class _Run(Heedful):
         self.counted, self.recalled = _counts(ctx), (await self.run.recall()).text
         loop = self.run.loop
         if loop and loop.ended and self.run.best is not None:  # the answer of an earlier process
-            return AgentRunResult(output=self.run.best_as(_kind(ctx)))
+            result = AgentRunResult(self.run.best_as(getattr(ctx.agent, "output_type", None)))
+            vars(result)[KEY] = loop.verdict
+            return result
         if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
             feedback, answer = loop.verdict.feedback, Candidate.of(loop.stored.values[-1]).text
             self.recalled = self.recalled.removesuffix(feedback).rstrip()
@@ -109,10 +102,17 @@ class _Run(Heedful):
             raise
         if isinstance(result.output, DeferredToolRequests):
             return result  # paused
-        self.tidy(result.all_messages())
-        passed, judged = getattr(self.verdict, "passed", False), self.verdict is not None
-        ends: Ended = "success" if passed else "failure" if judged else "partial"
-        await self.run.learn(ends=ends)
+        # Leave out rejected answers for good; let the messages end with the best answer.
+        kept = self.without_rejected(result.all_messages())
+        if isinstance(self.best, ModelResponse) and not _has(self.best, ToolCallPart):
+            answers = [n for n, one in enumerate(kept) if isinstance(one, ModelResponse)]
+            kept = [*kept[: answers[-1] if answers else 0], self.best]
+        result.all_messages()[:] = kept
+        verdict: Any = self.verdict
+        if isinstance(verdict, Again) and self.run.loop:  # the retries of the agent ended first
+            verdict = Done(self.run.loop.loop.best, passed=False)
+        await self.run.learn(ends=ENDS[verdict and verdict.passed])
+        vars(result)[KEY] = verdict
         return result
 
     async def wrap_node_run(self, ctx: RunContext[Any], *, node: Any, handler: Any) -> Any:
@@ -127,9 +127,9 @@ class _Run(Heedful):
     ) -> End[FinalResult[Any]]:
         """Return the best answer if the agent's own retries end first."""
         # The subclasses of this error say that the provider refused.
-        if type(error) is not UnexpectedModelBehavior or self.run.best is None:
+        if type(error) is not exceptions.UnexpectedModelBehavior or self.run.best is None:
             raise error
-        return End(FinalResult(self.run.best_as(_kind(ctx))))
+        return End(FinalResult(self.run.best_as(getattr(ctx.agent, "output_type", None))))
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -137,52 +137,32 @@ class _Run(Heedful):
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
-    async def before_tool_execute(
-        self,
-        ctx: RunContext[Any],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-    ) -> dict[str, Any]:
-        self.calls[call.tool_call_id] = call.tool_name
-        advice = await self.run.before(call.tool_name, args, call.tool_call_id)
-        asked = f"{call.tool_name} {call.args_as_json_str()}"
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        id, name = call.tool_call_id, call.tool_name
+        advice, asked = await self.run.before(name, args, id), f"{name} {call.args_as_json_str()}"
         if advice and self.hold_back and asked not in self.held:
             self.held.add(asked)
-            self.calls.pop(call.tool_call_id)
-            self.run.said.pop(call.tool_call_id)  # it is the result of the call
+            self.run.said.pop(id)  # it is the result of the call
             raise ModelRetry(advice.text)
-        return args
-
-    async def wrap_tool_execute(
-        self,
-        ctx: RunContext[Any],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-        handler: WrapToolExecuteHandler,
-    ) -> Any:
         try:
             result = await handler(args)
-        except (SkipToolExecution, CallDeferred, ApprovalRequired):
+        except (exceptions.SkipToolExecution, exceptions.CallDeferred, exceptions.ApprovalRequired):
             raise
         except Exception as error:
-            if self.calls.pop(call.tool_call_id, ""):
-                await self.run.seen(call.tool_name, str(error), call.tool_call_id)
+            again = (await self.run.seen(name, str(error), id)).lessons
+            if again and again <= advice.lessons and id in self.run.said:
+                self.run.said[id].pop()  # the model is told once
             raise
-        self.calls.pop(call.tool_call_id, None)
-        id, name = call.tool_call_id, call.tool_name
         await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
         return result
 
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
-        if ctx.partial_output or isinstance(output, DeferredToolRequests):
-            return output
-        if self.judged and not self.in_node:  # the stream gives its last output more than once
+        again = self.judged and not self.in_node  # a stream gives its last output more than once
+        if again or ctx.partial_output or isinstance(output, DeferredToolRequests):
             return output
         self.judged, now = True, _counts(ctx)
         spent = Usage(*(new - old for new, old in zip(now, self.counted, strict=True)))
@@ -203,7 +183,7 @@ class _Run(Heedful):
         ctx.enqueue(text, priority="when_idle")
         return output
 
-    def advised(self, messages: Messages, run_id: str | None) -> list[ModelMessage]:
+    def advised(self, messages: Sequence[ModelMessage], run_id: str | None) -> list[ModelMessage]:
         """Return the messages with what memory tells: after the prompt, and after calls."""
         wanted = self.run.advice(ADVICE - len(self.recalled) - len(self.resumed))
         asks = [n for n, one in enumerate(messages) if _has(one, UserPromptPart)]
@@ -220,7 +200,9 @@ class _Run(Heedful):
             made[n] = replace(message, parts=[*message.parts, *added]) if added else message
         return made
 
-    def without_rejected(self, messages: Messages, keep: int = 0) -> list[ModelMessage]:
+    def without_rejected(
+        self, messages: Sequence[ModelMessage], keep: int = 0
+    ) -> list[ModelMessage]:
         """Return the messages without rejected answers and their feedback, but the last `keep`.
 
         The calls of tools and their results stay.
@@ -233,13 +215,9 @@ class _Run(Heedful):
             gone = {one.tool_call_id for one in calls} & self.answers
             work = len(calls) > len(gone)
             for n in range(at, mark + 1):
-                parts = [
-                    one
-                    for one in made[n].parts
-                    if (work or n > at)
-                    and getattr(one, "tool_call_id", "") not in gone
-                    and not self.is_feedback(one)
-                ]
+                parts = list[Any](made[n].parts if work or n > at else ())
+                parts = [one for one in parts if getattr(one, "tool_call_id", "") not in gone]
+                parts = [one for one in parts if not self.is_feedback(one)]
                 made[n] = replace(made[n], parts=parts)  # type: ignore[arg-type]
         return [one for one in made if one.parts]
 
@@ -247,16 +225,6 @@ class _Run(Heedful):
         content = getattr(part, "content", None)
         content = content[0] if isinstance(content, list | tuple) and content else content
         return isinstance(content, str) and content in self.feedback
-
-    def tidy(self, messages: list[ModelMessage]) -> None:
-        """Leave out rejected answers for good; let the messages end with the best answer."""
-        kept = self.without_rejected(messages)
-        if isinstance(self.best, ModelResponse) and not _has(self.best, ToolCallPart):
-            last = max(
-                (n for n, one in enumerate(kept) if isinstance(one, ModelResponse)), default=0
-            )
-            kept = [*kept[:last], self.best]
-        messages[:] = kept
 
 
 def _task(prompt: Any) -> str:
@@ -272,7 +240,3 @@ def _counts(ctx: RunContext[Any]) -> tuple[Any, ...]:
 
 def _has(message: ModelMessage, kind: type) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
-
-
-def _kind(ctx: RunContext[Any]) -> Any:
-    return getattr(ctx.agent, "output_type", None)

@@ -1,7 +1,5 @@
 """Open models and embedders by name; each adapter is a module, imported when it is first needed."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,14 +10,8 @@ from heedful.models.contract import Embedder, Model, Progress
 __all__ = ["FORMS", "open_embedder", "open_model"]
 
 FORMS = (
-    "embedded",
-    "embedded:smollm2",
-    "embedded:/path/to/file.gguf",
-    "openai:NAME",
-    "anthropic:NAME",
-    "google:NAME",
-    "http://127.0.0.1:8000/v1#NAME",
-    "module:function",
+    *("embedded", "embedded:smollm2", "embedded:/path/to/file.gguf", "openai:NAME"),
+    *("anthropic:NAME", "google:NAME", "http://127.0.0.1:8000/v1#NAME", "module:function"),
 )
 
 
@@ -35,10 +27,9 @@ def open_model(
 ) -> Model:
     """Return the model called `name`; `FORMS` shows the possible names. Close it after use.
 
-    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` is
-    for models on the network. `timeout` limits each call, in seconds; None means 120 s on the
-    network and no limit otherwise. Weights are fetched and loaded at the first call. Raises
-    UnknownName, InvalidInput.
+    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
+    models on the network. `timeout` limits each call, in seconds; None is 120 s on the network and
+    else no limit. Weights are fetched at the first call. Raises UnknownName, InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":

@@ -1,11 +1,8 @@
 """Functions for calls of a model, used by adapters and by callers.
 
 Adapters use `check_request`, `time_limit`, `in_thread` (for blocking work) and `check_answer`.
-Callers use `complete`, which adds a telemetry span, or `ask_for_json`, which asks again after a
-malformed answer.
+Callers use `complete`, which adds a telemetry span, or `ask_for_json`, which may ask twice.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextvars
@@ -154,10 +151,8 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise ModelTimeout(
-            f"model {name!r} gave no answer within {seconds:g} s; "
-            "raise the timeout or lower max_tokens"
-        ) from error
+        what = f"model {name!r} gave no answer within {seconds:g} s"
+        raise ModelTimeout(f"{what}; raise the timeout or lower max_tokens") from error
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
@@ -177,8 +172,7 @@ def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
 async def in_thread(call: Callable[[], T]) -> T:
     """Run `call()` in a new daemon thread and return its result; cancelling returns at once.
 
-    `asyncio.run` waits for threads of asyncio's executor, so there a hanging call would block
-    Ctrl-C.
+    `asyncio.run` waits for the threads of its executor; there a hanging call would block Ctrl-C.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

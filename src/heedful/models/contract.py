@@ -1,7 +1,5 @@
 """The protocols of models and embedders, their values, and an estimate of tokens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +23,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text of a model's answer and its usage.
-
-    `finish` is "stop" if the answer is complete and "length" if `max_tokens` cut it off.
-    """
+    """An answer's text, its usage, and `finish`: "length" if `max_tokens` cut it off."""
 
     text: str
     usage: Usage = Usage(calls=1)
@@ -43,10 +38,7 @@ _USAGES = (
     ("usage_metadata", "prompt_token_count", "candidates_token_count thoughts_token_count"),
 )
 # Where their texts are, or the objects that the SDK has parsed; a list stands for its first item.
-_TEXTS = (
-    *("choices.message.parsed", "choices.message.content"),
-    *("output_parsed", "output_text", "parsed", "text"),
-)
+_TEXTS = "choices.message.parsed choices.message.content output_parsed output_text parsed text"
 
 
 def _part(value: Any, path: str) -> Any:
@@ -73,14 +65,13 @@ def usage_of(value: Any) -> Usage | None:
 def answer_of(value: Any) -> Answer | None:
     """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its shape.
 
-    Its text may be an object that the SDK has parsed. Returns None for a value of another shape,
-    such as JSON data.
+    Its text may be an object that the SDK has parsed. Returns None for another shape (JSON data).
     """
     if isinstance(value, Answer):
         return value
     if isinstance(value, str | Mapping) or (usage := usage_of(value)) is None:
         return None
-    texts = [_part(value, path) for path in _TEXTS]
+    texts = [_part(value, path) for path in _TEXTS.split()]
     if isinstance(blocks := _part(value, "content"), list):  # Anthropic
         texts.append("".join(_part(block, "text") or "" for block in blocks))
     return next((Answer(text, usage) for text in texts if text is not None), None)

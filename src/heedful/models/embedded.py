@@ -4,8 +4,6 @@ Native code cannot be interrupted. A cancelled or late call therefore kills the 
 the next call starts a new one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -35,10 +33,9 @@ class Embedded:
 
     `name` is `embedded`, `embedded:NAME` with a name on the list in `heedful.models.weights`, or
     `embedded:/path/file.gguf`. The first call fetches the weights into the folder `cache` and loads
-    them. The default of `threads` is the number of cores minus 1. `context` is in tokens; it is at
-    most the context with which the model was trained. `timeout` limits each call, in seconds, not
-    counting the download. At temperature 0, equal calls give equal answers. Raises UnknownName,
-    InvalidInput.
+    them. The default of `threads` is the number of cores minus 1. `context` is in tokens, at most
+    those with which the model was trained. `timeout` limits each call, in seconds, but no download.
+    At temperature 0, equal calls give equal answers. Raises UnknownName, InvalidInput.
     """
 
     def __init__(
@@ -99,8 +96,7 @@ class Embedded:
             "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
         if schema is not None:
-            wanted = {"schema": schema}
-            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+            request["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
         if find_spec("xllamacpp") is None:
             what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             raise ModelUnavailable(what)
@@ -162,10 +158,9 @@ class Embedded:
             text = choice["message"]["content"] or ""
             return Answer(text, usage.lasting(reply["seconds"]), finish)
         if error.get("type") == "exceed_context_size_error":
-            raise PromptTooLong(
-                f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
-            )
+            what = f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
+            what += f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
+            raise PromptTooLong(what)
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 

@@ -6,8 +6,6 @@ with the `seconds` it took, or an `error`. The process ends when its input ends,
 answer, so it does not outlive a killed parent.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

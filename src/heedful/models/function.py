@@ -1,7 +1,5 @@
 """Use a Python function as a model; its name is `module:function`."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +46,6 @@ class Function:
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
         asked = partial(self._call, list(messages), **given)
-
         begun = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
             with UserCode(partial(_raised, f"model {self.name!r}")):

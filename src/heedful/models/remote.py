@@ -3,8 +3,6 @@
 Each call opens a new connection and keeps no state, so calls may come from any event loop.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,15 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from urllib.parse import quote
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    PromptTooLong,
-)
-from heedful.loop.record import Usage
+from heedful import errors
+from heedful.loop.record import Usage, require
 from heedful.models import call
 from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
@@ -33,22 +24,22 @@ if TYPE_CHECKING:
 
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _NO_TEMPERATURE = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
-_BUSY = (ModelUnavailable, "is overloaded, or the quota is used up; try later")
-_FAILED = (ModelError, "failed")
-_AWAY = (ModelUnavailable, "cannot be reached; check the address and that the server runs")
-_GARBAGE = (MalformedAnswer, "did not answer with {wanted}")
+_BUSY = (errors.ModelUnavailable, "is overloaded, or the quota is used up; try later")
+_FULL = (errors.PromptTooLong, "has no room for this prompt; shorten it")
+_UNKNOWN = (errors.ModelUnavailable, "is unknown there; check its name and the address")
+_FAILED = (errors.ModelError, "failed")
+_AWAY = (errors.ModelUnavailable, "cannot be reached; check the address and that the server runs")
+_GARBAGE = (errors.MalformedAnswer, "did not answer with {wanted}")
 # The error of heedful for each error of the library, by the nearest listed base class.
-_ERRORS: dict[str, tuple[type[ModelError], str]] = {
-    "ModelTimeoutError": (ModelTimeout, "gave no answer in time; raise the timeout"),
-    "ModelContextWindowExceededError": (PromptTooLong, "has no room for this prompt; shorten it"),
-    "ModelNotFoundError": (ModelUnavailable, "is unknown there; check its name and the address"),
+_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
+    "ModelTimeoutError": (errors.ModelTimeout, "gave no answer in time; raise the timeout"),
+    "ModelContextWindowExceededError": _FULL,
+    "ModelNotFoundError": _UNKNOWN,
     "ModelConnectionError": _AWAY,
     "ModelRateLimitError": _BUSY,
     "ModelQuotaExceededError": _BUSY,
     "ModelUnavailableError": _BUSY,
-    "ModelServerError": _FAILED,
-    "ModelRequestRejectedError": _FAILED,
-    "ModelHTTPError": _FAILED,
+    **dict.fromkeys("ModelServerError ModelRequestRejectedError ModelHTTPError".split(), _FAILED),
     "ModelAPIError": _GARBAGE,  # not a subclass: a body that is not JSON
     "UnexpectedModelBehavior": _GARBAGE,
     "RuntimeError": _FAILED,
@@ -58,9 +49,8 @@ _ERRORS: dict[str, tuple[type[ModelError], str]] = {
 class Remote:
     """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
 
-    Without `api_key`, the provider's library looks for a key. `timeout` limits each call, in
-    seconds, including its `retries` after a refused connection or a busy server. Raises
-    InvalidInput.
+    Without `api_key`, the provider's library looks for a key. `timeout` limits a call, in seconds,
+    including its `retries` after a refused connection or a busy server. Raises InvalidInput.
     """
 
     retries = 2
@@ -75,14 +65,12 @@ class Remote:
             address, _, model = name.rpartition("#") if "#" in name else (name, "", "")
             host = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
             place = rf"({host}(?:/[^\s?]*)?)(\?\S*)?"
-            usable = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?{place}", address)
-            if not usable:
-                raise InvalidInput("url", address, "an address as in http://127.0.0.1:8000/v1")
+            usable: Any = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?{place}", address)
+            require(usable, "url", address, "an address as in http://127.0.0.1:8000/v1")
             scheme, login, place, query = usable.groups("")
             login = f"{quote(login, ':%')}@" if login else ""
             self._url, name = f"{scheme}{login}{place}{query}", f"{scheme}{place}#{model}"
-        if not model:
-            raise InvalidInput("model", name, "a provider or an address, and the name of a model")
+        require(model, "model", name, "a provider or an address, and the name of a model")
         self.name: str = name
         self.model: str = model
         self._key, self._timeout = api_key, timeout
@@ -123,12 +111,11 @@ class Remote:
         if not response.text:
             hint = "; raise max_tokens" if why == "length" else ""
             what = f"answered no text ({why or 'no reason given'}{hint})"
-            raise MalformedAnswer(f"model {self.name!r} {what}")
+            raise errors.MalformedAnswer(f"model {self.name!r} {what}")
         # In US dollars, by the library's price list; 0 for models that are not on the list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
-        seconds = time.monotonic() - begun
-        usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
+        usage = Usage(1, used.input_tokens, used.output_tokens, cost, time.monotonic() - begun)
         answer = Answer(response.text, usage, "length" if why == "length" else "stop")
         return call.check_answer(self.name, answer, schema)
 
@@ -137,21 +124,18 @@ class Remote:
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Limit the time of the body of `async with`; turn the library's errors into ModelErrors.
-
-        `wanted` names the expected answer in errors.
-        """
+        """Limit the body's time; turn the library's errors into ModelErrors that name `wanted`."""
         try:
             async with call.time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
             what = f"model {self.name!r} needs a library: pip install 'heedful[{extra}]'"
-            raise ModelUnavailable(what) from error
+            raise errors.ModelUnavailable(what) from error
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise self._typed(error, wanted) from error
 
-    def provider(self, **options: Any) -> Provider[Any]:
+    def provider(self, **options: Any) -> "Provider[Any]":
         """Return the library's provider, an async context manager that closes its connections."""
         if self._url:  # never send the key of OpenAI to another server
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -163,7 +147,7 @@ class Remote:
         opens: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
         return opens(api_key=self._key)
 
-    def _open(self) -> ProviderModel:
+    def _open(self) -> "ProviderModel":
         if not self._url:
             from pydantic_ai.models import infer_model
 
@@ -180,18 +164,18 @@ class Remote:
         )
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
-    def _typed(self, error: Exception, wanted: str) -> ModelError:
+    def _typed(self, error: Exception, wanted: str) -> errors.ModelError:
         model, said = f"model {self.name!r}", redact(str(error))[:500]
         kinds = [kind.__name__ for kind in type(error).__mro__]
         if "ModelAuthenticationError" in kinds or ("UserError" in kinds and "API_KEY" in said):
             state = "the key was refused" if self._key else "no key, or a wrong one"
             where = "" if self._url else f"set {self._kind.upper()}_API_KEY or "
-            return ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
+            return errors.ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
         kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
 
 
-def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
+def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":
     from pydantic_ai import messages as theirs
 
     parts = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}

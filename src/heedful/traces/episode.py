@@ -1,7 +1,5 @@
 """Episodes: what an agent did, event by event, and how its run ended. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -22,12 +20,9 @@ Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 SAID = frozenset({"llm_response", "tool_call"})  # events with words of a model
 Origin = Literal["", "tool", "external"]
-# The source of an episode that was a loop of this installation.
-LOOP = "loop"
-# Characters of a name or an id.
-LONGEST_NAME = 200
-# Levels of arguments and metadata; more deeply nested data become text.
-DEEPEST = 30
+LOOP = "loop"  # the source of an episode that was a loop of this installation
+LONGEST_NAME = 200  # characters of a name or an id
+DEEPEST = 30  # levels of arguments and metadata; more deeply nested data become text
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
 
@@ -133,9 +128,8 @@ class Limits:
     """How much of a file is read; each limit is at least 1, `content` at least 400.
 
     `events`: events of one episode; of a longer episode, only the first and the last. `content`:
-    characters of every text; a longer text is cut in the middle, with a mark that counts the
-    missing characters. `bytes`: bytes of one line, or of a file that is one document; more is an
-    error.
+    characters of every text; a longer text is cut in the middle, with a mark that counts what is
+    missing. `bytes`: bytes of one line, or of a file that is one document; more is an error.
     """
 
     events: int = 10_000
@@ -180,9 +174,8 @@ class Gathering:
         """Return the episode; without a `task` the first user message is the task.
 
         `by_time` sorts the events by time; an event without a time stays behind the event before
-        it. If `outcome` is None, the outcome follows from the events: with a `fault`, or with an
-        error as the last event, it is error (timeout if the error code says so), else partial,
-        never success.
+        it. If `outcome` is None, the outcome follows from the events, and is never success: with a
+        `fault` or a last event that failed, it is error (or timeout, by the code), else partial.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -251,9 +244,8 @@ def safe_id(id: str) -> str:
 def is_deep(value: Any, levels: int) -> bool:
     """Return True if the data are nested in more than `levels` levels."""
     inner = value.values() if isinstance(value, Mapping) else value
-    return isinstance(value, Mapping | list) and (
-        levels == 0 or any(is_deep(each, levels - 1) for each in inner)
-    )
+    nested = isinstance(value, Mapping | list)
+    return nested and (levels == 0 or any(is_deep(each, levels - 1) for each in inner))
 
 
 def shorten(text: str, most: int) -> str:

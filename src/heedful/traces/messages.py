@@ -1,7 +1,5 @@
 """Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -12,17 +10,8 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.codec import to_document
-from heedful.loop.record import check_integer
-from heedful.traces.episode import (
-    ENDED,
-    Episode,
-    Event,
-    Fault,
-    Gathering,
-    Limits,
-    Origin,
-    json_data,
-)
+from heedful.loop.record import check_integer, require
+from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
 
 SPOKEN = {
     **dict.fromkeys(("user", "human"), "user_message"),
@@ -33,8 +22,7 @@ CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 # What an event of heedful's own format may state: it lowers the trust of the event's words.
 ORIGINS = ("tool", "external")
 THOUGHTS = frozenset({"thinking", "reasoning"})
-# Names in requests to reflect on events -> heedful's names.
-ALIASES = {
+ALIASES = {  # names in requests to reflect on events -> heedful's names
     "event_type": "type",
     "event_id": "id",
     "timestamp": "at",
@@ -58,14 +46,15 @@ def message_events(
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
-    origin: Origin = "" if spoken == "llm_response" else "external"
+    own = spoken == "llm_response"
     for part in parts:
         kind = text_field(part, "type")
         if kind in CALLS:
             call, tool = text_field(part, "id"), text_field(part, "name")
             names[call] = tool
             given = arguments_of(first_of(part, "arguments", "input"))
-            events.append(Event("tool_call", "", agent, tool, given, call, origin=origin))
+            event = Event("tool_call", "", agent, tool, given, call)
+            events.append(event if own else replace(event, origin="external"))
         elif kind in ("tool_call_response", "tool_result"):
             call = text_field(part, "tool_use_id") or text_field(part, "id")
             tool = text_field(part, "name") or names.get(call, "")
@@ -76,8 +65,7 @@ def message_events(
             thought = kind in THOUGHTS
             if not thought and events and events[-1].type == spoken and not events[-1].meta:
                 text = f"{events.pop().content}\n{text}"
-            meta = {"part": kind} if thought else {}
-            events.append(Event(spoken, text, agent, meta=meta))
+            events.append(Event(spoken, text, agent, meta={"part": kind} if thought else {}))
     return events
 
 
@@ -149,6 +137,16 @@ def seconds(value: Any) -> float | None:
     return float(number)
 
 
+@dataclass
+class _Session:
+    gathering: Gathering
+    names: dict[str, str] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        self.gathering.add(*chat_events(message, self.names))
+
+
 class EpisodeReader:
     """Reads heedful's own format: each line is an episode, as an object with `events`."""
 
@@ -169,24 +167,16 @@ class EpisodeReader:
         gathering = Gathering(self._limits, self.source)
         gathering.add(*map(_event, objects(given["events"], "events")))
         outcome, tools = given.get("outcome"), given.get("tools")
-        if outcome is not None and outcome not in ENDED:
-            raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
+        require(outcome in (None, *ENDED), "outcome", outcome, f"one of {', '.join(ENDED)}")
         tools = [] if tools is None else tools
         if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
             raise InvalidInput("tools", tools, "a list of names")
         omitted = 0 if given.get("omitted") is None else given["omitted"]
         check_integer("omitted", omitted, 0)
-        episode = gathering.episode(
-            task=text_field(given, "task") if "task" in given else None,
-            outcome=outcome,
-            fault=_fault(first_of(given, "fault", "error")),
-            tools=tools,
-            omitted=omitted,
-            goal=text_field(given, "goal"),
-            id=text_field(given, "id"),
-            session=text_field(given, "session"),
-        )
-        return [episode]
+        names = ("task", "goal", "id", "session") if "task" in given else ("goal", "id", "session")
+        about: dict[str, Any] = {name: text_field(given, name) for name in names}
+        about |= {"outcome": outcome, "tools": tools, "omitted": omitted}
+        return [gathering.episode(fault=_fault(first_of(given, "fault", "error")), **about)]
 
     def finish(self) -> list[Episode]:
         """Return the other episodes, which are complete at the end of the file."""
@@ -243,24 +233,13 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
         parts.append({**function, "type": "tool_call", "id": asked.get("id")})
-    agent = name if SPOKEN.get(role) == "llm_response" else ""
-    return message_events(role, parts, names, agent)
+    return message_events(role, parts, names, name if SPOKEN.get(role) == "llm_response" else "")
 
 
 def offered_tools(tools: Any) -> list[str]:
     """Return the names of the tools that a request declares. Raises InvalidInput."""
     declared = [tool.get("function", tool) for tool in objects(tools, "tools")]
     return [name for tool in objects(declared, "tools") if (name := text_field(tool, "name"))]
-
-
-@dataclass
-class _Session:
-    gathering: Gathering
-    names: dict[str, str] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-
-    def add(self, message: Mapping[str, Any]) -> None:
-        self.gathering.add(*chat_events(message, self.names))
 
 
 class SessionReader(EpisodeReader):
@@ -327,17 +306,15 @@ def _item_events(item: Mapping[str, Any], names: MutableMapping[str, str]) -> li
         data = json_data(item.get("output"))
         held = data if isinstance(data, Mapping) else {"output": data}
         text, meta = text_of(first_of(held, "output", "content")), held.get("metadata")
-        failed = held.get("success") is False or (
-            isinstance(meta, Mapping) and meta.get("exit_code")
-        )
-        result = {"type": "tool_result", "id": call, "content": text, "is_error": bool(failed)}
+        status = meta.get("exit_code") if isinstance(meta, Mapping) else 0
+        failed = held.get("success") is False or bool(status)
+        result = {"type": "tool_result", "id": call, "content": text, "is_error": failed}
         return message_events("tool", [result], names)
     if kind.endswith("_call"):
         given = first_of(item, "arguments", "input", "action")
         name = text_field(item, "name") or kind
-        return message_events(
-            "assistant", [{"type": "tool_call", "id": call, "name": name, "input": given}], names
-        )
+        asked = {"type": "tool_call", "id": call, "name": name, "input": given}
+        return message_events("assistant", [asked], names)
     return []
 
 
@@ -373,13 +350,11 @@ def _event(value: Mapping[str, Any]) -> Event:
     if isinstance(error, Mapping):
         error, code = text_field(error, "message"), text_field(error, "code")
     meta, arguments, origin = (given.get(name) for name in ("meta", "arguments", "origin"))
-    if meta is not None and not isinstance(meta, Mapping):
-        raise InvalidInput("meta", meta, "an object")
+    require(isinstance(meta, Mapping | None), "meta", meta, "an object")
     known = Event.__dataclass_fields__.keys() - ({"origin"} if origin not in ORIGINS else set())
     more = {name: held for name, held in given.items() if name not in known and held is not None}
     kind = text_field(given, "type")
-    if not kind:
-        raise InvalidInput("type of an event", given.get("type"), "text, such as tool_call")
+    require(kind, "type of an event", given.get("type"), "text, such as tool_call")
     plain = arguments is None or isinstance(arguments, str | Mapping)
     return Event(
         kind,

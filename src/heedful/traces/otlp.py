@@ -1,7 +1,5 @@
 """Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +13,7 @@ from heedful.traces.episode import SAID, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
-# The instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`).
-OWN = "heedful"
+OWN = "heedful"  # the instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`)
 CODES: Mapping[Any, str] = {
     **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
     **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),
@@ -140,19 +137,14 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
     require(isinstance(status, Mapping), "status", status, "an object with a code")
     code = status.get("code")
     pairs = objects(given.get("events"), "events")
-    span = Span(
-        text_field(given, "traceId"),
-        text_field(given, "spanId"),
-        text_field(given, "parentSpanId"),
-        text_field(given, "name"),
-        _integer(given, "startTimeUnixNano"),
-        _integer(given, "endTimeUnixNano"),
-        _attributes(given.get("attributes")),
-        CODES.get(code, "") if isinstance(code, int | str) else "",
-        text_field(status, "message"),
-        [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
-        _integer(given, "flags", "bits") & 0x300 == 0x300,  # its parent is remote (OTLP 1.1)
-    )
+    texts = ("traceId", "spanId", "parentSpanId", "name")
+    trace, id, parent, name = (text_field(given, key) for key in texts)
+    start, end = (_integer(given, key) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    attributes, message = _attributes(given.get("attributes")), text_field(status, "message")
+    known = CODES.get(code, "") if isinstance(code, int | str) else ""
+    events = [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs]
+    remote = _integer(given, "flags", "bits") & 0x300 == 0x300  # its parent is remote (OTLP 1.1)
+    span = Span(trace, id, parent, name, start, end, attributes, known, message, events, remote)
     # heedful's own spans only connect a trace.
     return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 
@@ -194,8 +186,7 @@ class Step:
     """The step that a span records: its input and output events, and its error.
 
     `kind` is "model" for a call of a model, "tool" for a call of a tool, "around" for an agent or a
-    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970 (0 if
-    unknown).
+    chain around such calls, and "" for any other span. Times are in nanoseconds since 1970, or 0.
     """
 
     id: str
@@ -236,7 +227,13 @@ def step_of(span: Span) -> Step:
         step.inputs = _inferred_events(step, held, "input", "user")
         step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
-        _add_genai(step, held)
+        with suppress(InvalidInput):
+            step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
+        instructions = json_data(held.get("gen_ai.system_instructions"))
+        if instructions is not None:
+            step.inputs += _events([{"parts": instructions}], "system")
+        step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
+        step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     asked = by if span.parent or kind == "tool" else ""
     step.inputs = tuple(
         replace(one, origin="external" if kind != "tool" and one.type in SAID else asked)
@@ -283,19 +280,8 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
         result = json_data(result)
     if step.error is not None or result is not None:
         message, code = step.error or ("", "")
-        content = text_of(result)
-        response = Event("tool_response", content, "", tool, None, call, message, code=code)
+        response = Event("tool_response", text_of(result), "", tool, None, call, message, code=code)
         step.outputs = (response,)
-
-
-def _add_genai(step: Step, held: Attributes) -> None:
-    with suppress(InvalidInput):
-        step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
-    instructions = json_data(held.get("gen_ai.system_instructions"))
-    if instructions is not None:
-        step.inputs += _events([{"parts": instructions}], "system")
-    step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
-    step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
 
 
 def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tuple[Event, ...]:

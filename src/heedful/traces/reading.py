@@ -1,13 +1,11 @@
 """Read a file of traces: decode its values one at a time, and turn them into episodes."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from io import BufferedReader, BytesIO, FileIO
-from itertools import count
 from typing import Any
 
 from heedful.errors import InvalidInput, TraceFileError, UsageError
@@ -18,20 +16,15 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-# A key in the first object of a file -> the format; the first key that is present counts.
-MARKS = {
+MARKS = {  # a key in the first object of a file -> the format; the first key that is present counts
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
     "payload": "codex",
     "type": "claude-code",
 }
-# The line where a value begins (0 if unknown), and the value.
-Values = Iterator[tuple[int, Any]]
 _READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
-FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
-    reader.source: reader for reader in _READERS
-}
+FORMATS: Mapping[str, type[EpisodeReader]] = {reader.source: reader for reader in _READERS}
 
 
 def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
@@ -39,8 +32,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
 
     The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry GenAI or
     OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages), claude-code or codex.
-    Secrets are redacted. If the file is damaged, yields the episodes before the damage, then raises
-    TraceFileError with the line number.
+    Redacts secrets. A damaged file yields the episodes before that, then raises TraceFileError.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
     reader, damage, line = None, None, 0
@@ -95,19 +87,18 @@ def _format(value: Any) -> str:
     raise InvalidInput("the first value", value, f"of a known format: an object with {known}")
 
 
-def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file: decoded JSON, or the bytes of one request as protobuf.
+def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a file, each with the line where it begins (0 if unknown).
 
-    JSON has one value per line; if the first line is not JSON, the whole file is one value.
+    A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value per line;
+    if the first line is not JSON, the whole file is one value.
     """
     if not CONTROLS.isdisjoint(file.peek(4_096)):
         yield 0, _within(most, name, 0, file.read(most + 1))
         return
     first = True
-    for number in count(1):
-        line = _within(most, name, number, file.readline(most + 1))
-        if not line:
-            return
+    for number, data in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+        line = _within(most, name, number, data)
         if not line.strip():
             continue
         try:
@@ -131,8 +122,7 @@ def _within(most: int, name: str, number: int, data: bytes) -> bytes:
 def _parsed(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
-        whole = text.decode("utf-8-sig").rstrip("\r\n")
-        return json.loads(whole, parse_constant=refuse_constant)
+        return json.loads(text.decode("utf-8-sig").rstrip("\r\n"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error

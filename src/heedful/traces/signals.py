@@ -5,8 +5,6 @@ where the values in the answer first appeared. No step is named as the cause of 
 recorded failures no rule of this kind beats a constant answer (`make quality ONLY=whowhen`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque
@@ -16,12 +14,11 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
 from heedful.lessons.action import command_of
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import NETWORK, RUN, find_quotations, sources_of
 from heedful.lessons.words import count_common
-from heedful.loop.record import clean
+from heedful.loop.record import check_integer, clean, require
 from heedful.traces.episode import (
     LATE,
     SAID,
@@ -46,12 +43,9 @@ TYPED = 300
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
-# Calls of a tool after a failed call that may be its retry.
-AHEAD = 20
-# Characters of two arguments from which only the parts that differ are shown.
-LONG = 180
-# Characters of a text that are used, at its two ends.
-HEAD, TAIL = 6_000, 2_000
+AHEAD = 20  # calls of a tool after a failed call that may be its retry
+LONG = 180  # characters of two arguments from which only the parts that differ are shown
+HEAD, TAIL = 6_000, 2_000  # characters of a text that are used, at its two ends
 MOST_EVIDENCE = 20  # events that prove one signal
 
 # A result of a call that failed, if its event does not say so: the text begins with an error, or
@@ -59,19 +53,17 @@ MOST_EVIDENCE = 20  # events that prove one signal
 # was chosen on (agent_sessions, dev) it finds 81 % of the failures at 0.1 % false positives; a list
 # of error phrases finds 82 % at 0.4 % there.
 _FAILED = re.compile(
-    r"\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b(?!\.\w|['\"](?! *:))"
-    r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
+    r"(?m)\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
+    r"(?!\.\w|['\"](?! *:))(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     r"|^Traceback \(most recent call last\)"
     r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
-    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b",
-    re.MULTILINE,
+    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b"
 )
 _EXIT_STATUS = re.compile(
-    r"^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
-    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)",
-    re.MULTILINE,
+    r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
+    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
 )
 # A line that names an error. Best is one with the type or code of the error, then one that begins
 # with a word for an error and says what is missing or forbidden.
@@ -85,14 +77,9 @@ _WHY = re.compile(
 )
 _PLACED = re.compile(r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE)
 _PROGRAM = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
-_WORDED = re.compile(
-    r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
-)
-# The shapes of an error line in what a command wrote, the most telling first.
-_SHAPES = (
-    re.compile(
-        r"(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S", re.IGNORECASE
-    ),
+_WORDED = re.compile(r"(?i)[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out")
+_SHAPES = (  # the shapes of an error line in what a command wrote, the most telling first
+    re.compile(r"(?i)(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S"),
     _PROGRAM,
     re.compile(r"\A[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
     re.compile(r"\A(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
@@ -103,11 +90,9 @@ _SHAPES = (
 _MARK = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
 _TIME = re.compile(r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+")
 _BANNER = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
-# Error lines of one text, and characters of a line.
-MOST, LONGEST = 200, 1_000
+MOST, LONGEST = 200, 1_000  # error lines of one text, and characters of a line
 SHORT = 40  # in a text with fewer lines, every line may be the error
-# A longer line is worse than one that can be quoted whole.
-LINE = 200
+LINE = 200  # a longer line is worse than one that can be quoted whole
 # What stands before a message: marks, the time and number of a step, a letter in a margin; and ids.
 _MARGIN = re.compile(r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+")
 _LONG_ID = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
@@ -116,8 +101,7 @@ _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/)
 PIECE = re.compile(r"[^\s\"'\\]{3,}")  # of a command
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
-# A name has two words or more; a single capital letter may mean anything.
-_NAME = re.compile(
+_NAME = re.compile(  # a name has two words or more; a single capital letter may mean anything
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
 )
 
@@ -167,10 +151,8 @@ def course(episode: Episode) -> Course:
     for call, answer in answered(events).items():
         result[call], act[answer] = answer, call
     known, lower = values(task), task.lower()
-    new = tuple(
-        frozenset(v for v in values(text) - known if v[0].isdigit() or v not in lower)
-        for text in texts
-    )
+    held = (values(text) - known for text in texts)
+    new = tuple(frozenset(v for v in vs if v[0].isdigit() or v not in lower) for vs in held)
     failures = tuple(map(_failure_text, events, roles, texts))
     spoken = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
     last = next((at for at in spoken if new[at]), None)
@@ -292,16 +274,9 @@ def _find_error(failure: str) -> tuple[list[str], int]:
 
 def _rank(line: str, first: bool) -> int:
     """Return how well a line names an error; 0 is best."""
-    stated, why = _STATED.search(line), _WHY.search(line)
-    signs = (
-        _CODED.search(line),
-        stated and why,
-        stated,
-        _PLACED.search(line),
-        first and _PROGRAM.match(line),
-        why,
-        _WORDED.search(line),
-    )
+    patterns = (_CODED, _STATED, _PLACED, _WHY, _WORDED)
+    coded, stated, placed, why, worded = (pattern.search(line) for pattern in patterns)
+    signs = (coded, stated and why, stated, placed, first and _PROGRAM.match(line), why, worded)
     best = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
     return best + 2 * (len(line) > LINE or line.endswith("..."))
 
@@ -337,68 +312,6 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
     return results
 
 
-def repeated_step(
-    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
-) -> Signal | None:
-    """Return a signal of the first step made at least `times` (2 or more) times in a row, or None.
-
-    A step is a tool call with its result; two steps are equal if agent, tool, arguments (as JSON)
-    and result are equal. Agents may talk in between. Anything else restarts the count: another
-    step, a user message, a system event. Tools in `polls` are never reported. The evidence is the
-    first 20 calls; the words say how many there are. Raises InvalidInput.
-
-    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
-    >>> str(repeated_step(5 * step))
-    'event 2: look: the same arguments and the same result 5 times in a row'
-    """
-    if not isinstance(times, int) or times < 2:
-        raise InvalidInput("times", times, "an integer of at least 2")
-    if isinstance(polls, str):
-        raise InvalidInput("polls", polls, "a collection of tool names, such as a list")
-    results = answered(events)
-    run: list[int] = []
-    key: tuple[str, ...] = ()
-    for index, event in enumerate(events):
-        if event.type in NO_NEWS:
-            continue
-        before, key = key, step_key(events, index, results.get(index))
-        if run and key and key == before:
-            run.append(index)
-        elif len(run) >= times:
-            break
-        else:
-            run = [index] if key and event.tool not in polls else []
-    if len(run) < times:
-        return None
-    tool = clean(events[run[0]].tool, 80) or "a tool without a name"
-    words = f"{tool}: the same arguments and the same result {len(run)} times in a row"
-    # Certain at 5 times, where a loop is stopped if nobody says otherwise.
-    return _signal(events, "repeated", (run[1], run, min(1.0, len(run) / 5), words))
-
-
-def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
-    """Return a key for comparing steps, equal for equal steps; () if the result is unknown."""
-    if result is None:
-        return ()
-    event, got = events[call], events[result]
-    arguments = canonical_json(call_arguments(event))
-    return event.agent, event.tool, arguments, got.content, got.error
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
-
-    def number(digits: str) -> float | int:
-        return int(float(digits)) if float(digits).is_integer() else float(digits)
-
-    try:
-        text = json.dumps(value, sort_keys=True, default=json_default)
-        data = json.loads(text, parse_float=number) if "." in text else None
-        return text if data is None else json.dumps(data, sort_keys=True)
-    except (ValueError, TypeError, RecursionError):
-        return json.dumps(repr(value))
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A sign of a mistake in an episode; `str()` describes it.
@@ -418,6 +331,62 @@ class Signal:
 
     def __str__(self) -> str:
         return f"event {self.id or self.at}: {self.words}"
+
+
+def repeated_step(
+    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
+) -> Signal | None:
+    """Return a signal of the first step made at least `times` (2 or more) times in a row, or None.
+
+    A step is a tool call with its result; two steps are equal if agent, tool, arguments (as JSON)
+    and result are equal. Agents may talk in between. Anything else restarts the count: another
+    step, a user message, a system event. Tools in `polls` are never reported. The evidence is the
+    first 20 calls; the words say how many there are. Raises InvalidInput.
+
+    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
+    >>> str(repeated_step(5 * step))
+    'event 2: look: the same arguments and the same result 5 times in a row'
+    """
+    check_integer("times", times, 2)
+    require(
+        not isinstance(polls, str), "polls", polls, "a collection of tool names, such as a list"
+    )
+    results = answered(events)
+    run: list[int] = []
+    key: tuple[str, ...] = ()
+    for index, event in enumerate(events):
+        if event.type in NO_NEWS:
+            continue
+        before, key, result = key, (), results.get(index)
+        if result is not None:
+            got, arguments = events[result], canonical_json(call_arguments(event))
+            key = event.agent, event.tool, arguments, got.content, got.error
+        if run and key and key == before:
+            run.append(index)
+        elif len(run) >= times:
+            break
+        else:
+            run = [index] if key and event.tool not in polls else []
+    if len(run) < times:
+        return None
+    tool = clean(events[run[0]].tool, 80) or "a tool without a name"
+    words = f"{tool}: the same arguments and the same result {len(run)} times in a row"
+    # Certain at 5 times, where a loop is stopped if nobody says otherwise.
+    return _signal(events, "repeated", (run[1], run, min(1.0, len(run) / 5), words))
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
+
+    def number(digits: str) -> float | int:
+        return int(float(digits)) if float(digits).is_integer() else float(digits)
+
+    try:
+        text = json.dumps(value, sort_keys=True, default=json_default)
+        data = json.loads(text, parse_float=number) if "." in text else None
+        return text if data is None else json.dumps(data, sort_keys=True)
+    except (ValueError, TypeError, RecursionError):
+        return json.dumps(repr(value))
 
 
 def signals(episode: Episode) -> tuple[Signal, ...]:
@@ -534,10 +503,7 @@ def _retry(run: Course, tries: Sequence[int], at: int) -> Found:
 
 
 def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
-    """Return the arguments of two calls that differ: name, old value, new value; None is absent.
-
-    Of two long values, only the parts that differ are returned.
-    """
+    """Return the arguments of two calls that differ: name, old value, new value; None is absent."""
     was, now = named_arguments(old), named_arguments(new)
     names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     return [(name, *_differing(was.get(name), now.get(name))) for name in names]
@@ -580,10 +546,7 @@ def only_text(event: Event) -> str:
 
 
 def likeness(one: str, other: str) -> float:
-    """Return the share of words that two calls have in common, or 0 if it is below a half.
-
-    In short calls, similar words count as equal.
-    """
+    """Return the share of equal words (in short calls also similar ones), 0 if below a half."""
     words, others = (set(_WORD.findall(text.lower())) for text in (one, other))
     lost, new = words - others, others - words
     near = sum(bool(get_close_matches(word, new, 1)) for word in lost) if len(lost) < 4 else 0
@@ -663,10 +626,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
-    """Return what an agent says at these positions: arguments, longer texts, and new words.
-
-    New words are those of later calls that the first call does not have.
-    """
+    """Return what an agent says at `places`: arguments, longer texts, new words of later calls."""
     events = [run.events[at] for at in sorted(set(places))]
     said = [event.content for event in events if event.type == "llm_response"]
     calls = [[*named_arguments(each).values()] for each in events if each.type == "tool_call"]

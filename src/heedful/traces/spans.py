@@ -1,7 +1,5 @@
 """Turn the spans of traces, which arrive in any order, into one episode for each trace. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -193,7 +191,6 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return type, content, error, tool and arguments of an event, for comparison."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
@@ -215,8 +212,7 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     )
 
 
-# Bytes of a stored span; each answer of a model repeats its prompt.
-LONGEST = 2**20
+LONGEST = 2**20  # bytes of a stored span; each answer of a model repeats its prompt
 # The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and agents.
 _KEPT = re.compile(
     r"gen_ai\.|openinference\.|llm\.|tool\.|tool_call\.|retrieval\.|input\.|output\.|session\.id"

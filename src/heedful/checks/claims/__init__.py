@@ -1,10 +1,7 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-Fixed rules find the row and the column of the evidence for each number, and judge each claim (see
-`passage`).
+Fixed rules find row and column of the evidence for each number, and judge each claim (`passage`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -26,10 +23,9 @@ def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[C
     """Return the claims of a text, in order, each with its verdict according to the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or an `Evidence` object, which can be used for many texts. The words
-    around a number name its rows and columns; the number is supported if a value in one of these
-    cells rounds to it. `lexicon` is the vocabulary of a subject area. No model is asked. Raises
-    InvalidInput.
+    value" lines or prose) or an `Evidence`, which can be used for many texts. The words around a
+    number name its rows and columns; the number is supported if a value in one of these cells
+    rounds to it. `lexicon` is the vocabulary of a subject. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -41,11 +37,7 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 
 
 def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
-    """Return a function `(candidate, state)` that returns `source` as indexed evidence.
-
-    If `source` is itself such a function, its result is indexed at each call. Otherwise the
-    evidence is indexed only once.
-    """
+    """Return a function `(candidate, state)` that returns `source`, or its result, as evidence."""
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)
     index = _index(source, lexicon)
@@ -81,20 +73,15 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
         if claim.verdict == "supported":
             continue
         text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
-        wrong = claim.verdict == "contradicted"
         what, fix = f"{claim.kind} {text} is {claim.verdict}: {claim.why}", "correct it"
         if claim.nearest:
             what += f"; the nearest true value is {claim.nearest}"
             fix = f"write {claim.nearest} for {text}"
             if claim.kind == "comparison":
                 fix = f"correct {text}: it is {claim.nearest}"
-        yield Finding(
-            _NAME,
-            what,
-            f"{fix}, or leave {text} out",
-            level="error" if wrong else unsupported,
-            severity=0.6 if wrong else 0.3,
-            key=f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip(),
-            evidence=f"{paths} = {claim.nearest}" if paths else "",
-            span=claim.span,
-        )
+        fix, level, severity = f"{fix}, or leave {text} out", unsupported, 0.3
+        if claim.verdict == "contradicted":
+            level, severity = "error", 0.6
+        key = f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip()
+        near = f"{paths} = {claim.nearest}" if paths else ""
+        yield Finding(_NAME, what, fix, level, severity, key, evidence=near, span=claim.span)

@@ -1,7 +1,5 @@
 """Index evidence of any shape as rows and tables, with the vocabulary of its subject area."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import json
@@ -29,9 +27,7 @@ DEEPEST = 40
 _TOO_DEEP = (RecursionError, MemoryError)
 _PLAIN = frozenset((float, int, str, bool, type(None)))
 _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
-# The most characters of a name, and the most cells of a word that names rows.
-SHORT = 60
-COMMON = 500
+SHORT, COMMON = 60, 500  # the most characters of a name; the most cells of a word that names rows
 _NAMES = frozenset("name id title model key".split())
 
 
@@ -40,10 +36,9 @@ class Lexicon:
     """The words that texts about one subject use for the columns and rows of their evidence.
 
     `synonyms` maps a word of a text to the word that the evidence or plain English uses: {"boards":
-    "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns whose
-    numbers are written together before that name, as in "3 of 5 free throws"; the name "" is for
-    two numbers in parentheses, as in "(7 - 2)", after the name of a row. `pairs` uses the column
-    names of the evidence.
+    "rebounds", "host": "home"}; word endings are ignored. `pairs` maps a name to two columns of the
+    evidence whose numbers are written together before that name, as in "3 of 5 free throws"; the
+    name "" is for two numbers in parentheses, as in "(7 - 2)", after the name of a row.
     """
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +49,7 @@ class Lexicon:
         require(two, "pairs of a lexicon", self.pairs, "two columns for each name")
 
     @classmethod
-    def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
+    def of(cls, value: "Lexicon | Mapping[str, Any] | None") -> "Lexicon":
         """Return `value` or a Lexicon of its fields, empty for None. Raises InvalidInput."""
         if isinstance(value, Lexicon):
             return value
@@ -86,7 +81,7 @@ class Row:
         """Return the finite number in the cell of a column, or None."""
         return _number(self.cells.get(column))
 
-    def named(self, column: str) -> Cell | None:
+    def named(self, column: str) -> "Cell | None":
         """Return the cell of the column with this name, ignoring case; None if it has no number."""
         low = column.casefold()
         path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
@@ -126,7 +121,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return value
     if hasattr(kind, "columns"):
-        return list(_frame_rows(value))
+        # An index of pandas that names the rows becomes columns.
+        index: Any = getattr(value, "index", None)
+        if index is not None and (index.names != [None] or index.inferred_type != "integer"):
+            value = value.reset_index(drop=not set(index.names).isdisjoint(value.columns))
+        table = _table(value)
+        rows = (row for batch in table.batches(table.columns) for row in zip(*batch, strict=True))
+        return [dict(zip(table.columns, row, strict=True)) for row in rows]
     if hasattr(kind, "keys"):  # a Series, a row of a database
         return dict(value)
     if hasattr(kind, "isoformat"):
@@ -137,10 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def column_names(value: Any) -> Sequence[str]:
-    """Return the column names of a data frame or of rows; of other names, return these.
-
-    Raises InvalidInput, PackageMissing.
-    """
+    """Return the columns of a frame or of rows, or the given names. Raises as `Evidence` does."""
     plain = not hasattr(type(value), "columns") and not isinstance(value, Mapping)
     if plain and not any(isinstance(name, Mapping) for name in value):
         return [str(name) for name in value]
@@ -152,17 +150,6 @@ def _table(value: Any) -> tables.Table:
         return tables.open_table(value)
     except tables.TableError as error:
         raise InvalidInput("evidence", type(value), f"{error.fix} ({error.what})") from error
-
-
-def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
-    # An index of pandas that names the rows becomes columns.
-    index: Any = getattr(frame, "index", None)
-    if index is not None and (index.names != [None] or index.inferred_type != "integer"):
-        frame = frame.reset_index(drop=not set(index.names).isdisjoint(frame.columns))
-    table = _table(frame)
-    for batch in table.batches(table.columns):
-        for row in zip(*batch, strict=True):
-            yield dict(zip(table.columns, row, strict=True))
 
 
 def _parse(text: str) -> Any:
@@ -274,24 +261,15 @@ class Table:
         """Return the numeric columns that best match `phrase`; `whole`: only full column names."""
         if phrase not in self._bound:
             terms = [word for word in phrase if word != "a"]  # an article, never a column
-            ranks = {
-                part: rank
-                for part in {part for parts in self.columns.values() for part in parts}
-                if (rank := max((likeness(word, part) for word in terms), default=0))
-            }
-            sums = {c: sum(ranks.get(part, 0) for part in p) for c, p in self.columns.items()}
+            parts = set[str]().union(*self.columns.values())
+            ranks = {part: max((likeness(w, part) for w in terms), default=0) for part in parts}
+            sums = {c: sum(ranks[part] for part in p) for c, p in self.columns.items()}
             best = max(sums.values(), default=0)
             columns = [column for column, score in sums.items() if score == best > 0]
-            complete = any(p and ranks.keys() >= {*p} for p in self.columns.values())
+            complete = any(p and all(map(ranks.get, p)) for p in self.columns.values())
             self._bound[phrase] = complete, columns
         complete, columns = self._bound[phrase]
         return columns if complete or not whole else []
-
-    def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
-        """Return the row with a column's greatest (if `most`) or least number, and the number."""
-        numbers = ((row, row.number(column)) for row in self.rows)
-        there = [(row, number) for row, number in numbers if number is not None]
-        return (max if most else min)(there, key=lambda pair: pair[1])
 
 
 class Mention(NamedTuple):
@@ -306,8 +284,7 @@ class Evidence:
     """Indexed evidence of any shape; build it once for many texts.
 
     Evidence is a mapping, rows, a data frame, a mapping of names to rows or frames, or text. Raises
-    InvalidInput for unreadable evidence or a wrong lexicon, PackageMissing if a data frame is given
-    but narwhals is not installed.
+    InvalidInput for bad evidence or a wrong lexicon, PackageMissing for a frame without narwhals.
 
     `words` are the stems of all words, `numbers` all numbers, sorted; both include those in column
     names. `labels` are only the numbers in column names. `singles` are the rows of tables with only
@@ -409,6 +386,5 @@ class Evidence:
 
     def _rows(self, token: Token) -> list[Row]:
         named = self._named.get(token.low, []) if len(token.low) > 1 else []
-        plain = token.text[0].islower()
-        rows = (row for row, title in named if not (title and plain))
+        rows = (row for row, title in named if not (title and token.text[0].islower()))
         return list(dict.fromkeys(rows)) if len(named) <= COMMON else []

@@ -1,7 +1,5 @@
 """Check that the metrics, columns and results that a text cites exist, and count its numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from math import isnan
@@ -18,43 +16,33 @@ from heedful.loop.record import Finding, Level, check_integer, require
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"
-LEFT_OUT: Any = ...
+OMITTED: Any = ...
 
 # The metrics of a model's quality; a list has the names of one metric.
-METRICS = [
-    names.split(" | ")
-    for names in (
-        "mae | mean absolute error; mse | mean squared error; rmse | root mean squared error; mape"
-        " | mean absolute percentage error; r2 | r² | r squared | coefficient of determination;"
-        " accuracy; precision; recall; sensitivity; specificity; f1 | f score; auc | auroc | area"
-        " under the curve; log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu;"
-        " rouge; aic; bic"
-    ).split("; ")
-]
-_ALIASES = {alias: names for names in METRICS for alias in names}
-_METRIC = re.compile(
-    rf"\b(?:{'|'.join(sorted(_ALIASES, key=len, reverse=True))})(?=s?\b|(?<=²))".replace(
-        " ", r"[\s-]+"
-    ),
-    re.IGNORECASE,
+_METRICS = (
+    "mae | mean absolute error; mse | mean squared error; rmse | root mean squared error; mape |"
+    " mean absolute percentage error; r2 | r² | r squared | coefficient of determination; accuracy;"
+    " precision; recall; sensitivity; specificity; f1 | f score; auc | auroc | area under the"
+    " curve; log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; rouge; aic;"
+    " bic"
 )
+METRICS = [names.split(" | ") for names in _METRICS.split("; ")]
+_ALIASES = {alias: names for names in METRICS for alias in names}
+_LONGEST_FIRST = "|".join(sorted(_ALIASES, key=len, reverse=True)).replace(" ", r"[\s-]+")
+_METRIC = re.compile(rf"(?i)\b(?:{_LONGEST_FIRST})(?=s?\b|(?<=²))")
 # Everyday words: they cite a metric only beside a number.
 _PLAIN = frozenset("precision recall sensitivity specificity".split())
 _BESIDE = 30
 _NUMBER = re.compile(r"\b\d")
 _DENIAL = re.compile(
-    r"\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could|would|should)\b"
-    r"|n['’]t\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could|would|should)\b"
+    r"|n['’]t\b"
 )
-_PREDICTION = re.compile(
-    r"(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b", re.IGNORECASE
-)
+_PREDICTION = re.compile(r"(?i)(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b")
 _ACTUAL = frozenset("actual actuals y target label truth true observed gold".split())
 _NAME = re.compile(r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)""")
 _KIND = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column" with the names after it or the name before it. A name is in quotes or has
-# underscores.
+# A word like "column", with names after it or one before it, in quotes or with underscores.
 _COLUMN = re.compile(
     rf"\b{_KIND}\s+(?:{_NAME.pattern})(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_NAME.pattern}))*"
     rf"|(?:{_NAME.pattern})\s+{_KIND}\b"
@@ -63,9 +51,7 @@ Cited = tuple[tuple[int, int], str, list[list[str]]]
 """The span of a citation, the key of its finding, and the words of each name of what it cites."""
 
 
-def insights(
-    metrics: Any = LEFT_OUT, columns: Any = LEFT_OUT, results: Any = LEFT_OUT
-) -> TextCheck:
+def insights(metrics: Any = OMITTED, columns: Any = OMITTED, results: Any = OMITTED) -> TextCheck:
     """Check that a run has the metrics, columns and predictions that a text cites.
 
     `metrics` is evidence of any shape with the metrics that were measured. `columns` are names,
@@ -78,19 +64,17 @@ def insights(
     "feature", and words such as "predicts". Sentences with a word such as "no" or "if" but no
     number cite no metric and no prediction. Raises InvalidInput without any argument.
     """
-    values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
+    given = (metrics, columns, results)
+    values = [value for value in given if value is not OMITTED]
     require(bool(values), "metrics", None, "given, or columns or results")
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        has, names, saved = (
-            value(text, context.data) if callable(value) else value
-            for value in (metrics, columns, results)
-        )
+        has, names, saved = (v(text, context.data) if callable(v) else v for v in given)
         if isinstance(has, Mapping):  # a metric without a value does not count
             empty = [n for n, v in has.items() if v is None or (isinstance(v, float) and isnan(v))]
             has = {name: value for name, value in has.items() if name not in empty}
-        measured = Evidence(None if has is LEFT_OUT else has)
-        data = [] if names is LEFT_OUT or names is None else column_names(names)
+        measured = Evidence(None if has is OMITTED else has)
+        data = [] if names is OMITTED or names is None else column_names(names)
         columned = Evidence(dict.fromkeys(data, 0))
 
         def absent(cited: Iterator[Cited], what: str, fix: str) -> Iterator[Finding]:
@@ -104,22 +88,21 @@ def insights(
                     yield Finding(INSIGHTS, said, fix, severity=0.8, key=name, span=span)
 
         actual = any(not _ACTUAL.isdisjoint(split_name(name)) for name in data)
-        if has is not LEFT_OUT or (names is not LEFT_OUT and not actual):
+        if has is not OMITTED or (names is not OMITTED and not actual):
             paths = (".".join(path) for table in measured.tables.values() for path in table.columns)
             there = ", ".join(sorted(filter(None, paths))[:12]) or "none"
             what = f"is cited, and the run has no such metric; it has: {there}"
             fix = "ground insights in the results: cite metrics that the run has, or none"
             yield from absent(_metrics(text), what, fix)
-        if names is not LEFT_OUT:
+        if names is not OMITTED:
             there = ", ".join(data[:12]) or "none"
             what = f"is cited as a column, and the data has none of that name; it has: {there}"
             yield from absent(_columns(text), what, "cite columns that exist, or none")
-        if saved is not LEFT_OUT and not _is_there(saved):
-            cited: Iterator[Cited] = (
-                (match.span(), "prediction", []) for match in _cited(text, _PREDICTION)
-            )
+        if saved is not OMITTED and not _is_there(saved):
             fix = "leave predictions out until the stage that makes them has saved its results"
-            yield from absent(cited, "claims a prediction, and there are no results", fix)
+            what = "claims a prediction, and there are no results"
+            verbs = _cited(text, _PREDICTION)
+            yield from absent(((verb.span(), "prediction", []) for verb in verbs), what, fix)
 
     pure = not (any(map(callable, values)) or isinstance(results, Path | str))
     return TextCheck("insights", judge, pure, (INSIGHTS,))

@@ -1,7 +1,5 @@
 """Find words, numbers and dates in a text, and compare words with the names of columns."""
 
-from __future__ import annotations
-
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,7 +140,7 @@ class Date(NamedTuple):
     month: int
     day: int
 
-    def agrees(self, other: Date) -> bool:
+    def agrees(self, other: "Date") -> bool:
         """Return True if year, month and day are equal where both dates have them."""
         parts = zip(self[2:], other[2:], strict=True)
         return all(not one or not two or one == two for one, two in parts)
@@ -154,18 +152,16 @@ def dates(text: str) -> Iterator[Date]:
     In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is first.
     """
     for match in _DATE.finditer(text):
-        numbers = {
-            name: int(part) for name, part in match.groupdict().items() if str(part).isdigit()
-        }
-        year, month, day = (numbers.get(name, 0) for name in ("year", "number", "day"))
+        parts = {name: int(part) for name, part in match.groupdict().items() if str(part).isdigit()}
+        year, month, day = (parts.get(name, 0) for name in ("year", "number", "day"))
         if match["sign"]:
-            a, b, year = numbers["a"], numbers["b"], numbers["y"]
+            a, b, year = parts["a"], parts["b"], parts["y"]
             month, day = (b, a) if a > 12 or (match["sign"] == "." and b <= 12) else (a, b)
             year += 2000 * (year < 70) + 1900 * (70 <= year < 100)
         elif match["month"]:
             month = _MONTHS[match["month"][:3].casefold()]
-            year = numbers.get("after") or numbers.get("before", 0)
-            day = numbers.get("d") or numbers.get("later", 0)
+            year = parts.get("after") or parts.get("before", 0)
+            day = parts.get("d") or parts.get("later", 0)
         known = year or day  # "may" alone is a verb
         if known and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
             yield Date(match.start(), match.end(), year, month, day)
@@ -188,11 +184,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of words, without stop words.
-
-    >>> content_stems(["the", "points"])
-    ['point']
-    """
+    """Return the stems of words, without stop words."""
     return [stem(word) for word in words if word not in STOP and len(word) > 1]
 
 
