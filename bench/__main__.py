@@ -15,7 +15,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, durable, frames, grounding, hooks, hostile, http, lookups, postgres, recall
+from bench import (
+    core,
+    durable,
+    frames,
+    grounding,
+    growth,
+    hooks,
+    hostile,
+    http,
+    lookups,
+    postgres,
+    recall,
+)
 from bench.rows import Figure
 
 OUT = Path("bench/out/bench.json")
@@ -26,9 +38,10 @@ def main() -> int:
     asked = arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
         "core": core.figures,
-        "durable": durable.figures,
+        "durable": partial(durable.figures, before=asked.before),
         "frames": frames.figures,
         "grounding": grounding.figures,
+        "growth": growth.figures,
         "hooks": hooks.figures,
         "hostile": hostile.figures,
         "http": http.figures,
@@ -55,12 +68,16 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = "core durable frames grounding hooks hostile http lookups postgres recall".split()
+    groups = (
+        "core durable frames grounding growth hooks hostile http lookups postgres recall".split()
+    )
     parser.add_argument("--only", action="append", choices=groups, help="this group, or several")
     texts = "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 minutes, once)"
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)
     million = "recall among a million vectors, too (15 minutes, 8 GB of memory, 5 GB of disk)"
     parser.add_argument("--million", action="store_true", help=million)
+    before = "measure an earlier commit, too, in turns with this one (durable)"
+    parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()
 
 

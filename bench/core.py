@@ -31,10 +31,11 @@ import time
 began = time.perf_counter()
 import heedful
 from heedful.store import open_store
+from heedful.store.store import check_writes
 import asyncio, sys
 async def opened():
     store = open_store(sys.argv[1])
-    await store.count(heedful.Scope())
+    await store.write(heedful.Scope(), check_writes)
     await store.close()
 asyncio.run(opened())
 seconds = time.perf_counter() - began

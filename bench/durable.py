@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 import heedful
+from bench.before import installed
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async
@@ -34,7 +35,7 @@ async def impure(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
     return short(candidate, at)
 
 
-def figures(folder: str) -> Iterable[Figure]:
+def figures(folder: str, before: str = "") -> Iterable[Figure]:
     """One cycle has two attempts; the floor is as many bare commits of the same size.
 
     Ours and the floor take turns, and the ratio is the median of the pairs, so that a disk whose
@@ -48,10 +49,12 @@ def figures(folder: str) -> Iterable[Figure]:
             yield Figure(f"durable attempt, {name}", ours * 1e3, "ms")
             yield Figure(f"its {most:g} bare SQLite commits (WAL, FULL)", bare * 1e3, "ms")
             ratio = median(mine / theirs for mine, theirs in pairs)
-            yield Figure(f"durable attempt ÷ bare commits, {name}", ratio, "×")
+            most_times = 3.0 if check is short else None
+            yield Figure(f"durable attempt ÷ bare commits, {name}", ratio, "×", most_times)
             yield Figure(f"commits an attempt, {name}", commits(path, check), "", most)
     yield from fsyncs(folder)
     yield from together(f"{folder}/together.db")
+    yield from beside(folder, before)
 
 
 def pair(floor: sqlite3.Connection, path: str, check: object, most: int) -> tuple[float, float]:
@@ -165,3 +168,98 @@ def together(path: str) -> Iterable[Figure]:
     group = best_async(many, 3, rounds=3) / TOGETHER
     yield Figure(f"durable cycle, {TOGETHER} loops at once", group * 1e3, "ms")
     yield Figure(f"{TOGETHER} at once against one after the other", alone / group, "× faster")
+
+
+# A cycle of two attempts: alone, and 64 at once. It runs on any commit, and prints milliseconds.
+OURS = """
+import asyncio, sys, time, heedful
+def short(candidate, at):
+    return [heedful.Finding("words", "3 words", "At most 2 words")] * (len(candidate.split()) > 2)
+short.pure = True
+async def generate(task, hint):
+    return "a b" if hint else "a b c"
+async def cycle(store):
+    await heedful.run("task", generate=generate, checks=[short], store=store)
+async def main(path):
+    async def timed(work, times):
+        began = time.perf_counter()
+        for _ in range(times):
+            await work()
+        return (time.perf_counter() - began) / times * 1e3
+    many = lambda: asyncio.gather(*(cycle(path) for _ in range(64)))
+    await timed(many, 3)
+    alone, each = await timed(lambda: cycle(path), 60), await timed(many, 4) / 64
+    print(alone, each, await timed(lambda: cycle(None), 500))
+asyncio.run(main(sys.argv[1]))
+"""
+# The same in LangGraph: a node that generates, one that checks, and the saver's own settings.
+GRAPH = """
+import asyncio, operator, sys, time
+from typing import Annotated, TypedDict
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+class State(TypedDict):
+    task: str
+    candidate: str
+    findings: Annotated[list, operator.add]
+    passed: bool
+def generate(state):
+    return {"candidate": "a b" if state["findings"] else "a b c"}
+def check(state):
+    fine = len(state["candidate"].split()) <= 2
+    return {"passed": fine, "findings": [] if fine else ["3 words: at most 2 words"]}
+graph = StateGraph(State)
+graph.add_node("generate", generate)
+graph.add_node("check", check)
+graph.add_edge(START, "generate")
+graph.add_edge("generate", "check")
+graph.add_conditional_edges("check", lambda state: END if state["passed"] else "generate")
+first = {"task": "task", "candidate": "", "findings": [], "passed": False}
+def thread(name):
+    return {"configurable": {"thread_id": name}}
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    app = graph.compile(checkpointer=saver)
+    for n in range(80):
+        began = time.perf_counter() if n == 20 else (began if n else 0)
+        app.invoke(first, thread(f"{began}-{n}"))
+    alone = (time.perf_counter() - began) / 60 * 1e3
+async def many():
+    async with AsyncSqliteSaver.from_conn_string(sys.argv[1]) as saver:
+        app = graph.compile(checkpointer=saver)
+        began = time.perf_counter()
+        await asyncio.gather(*(app.ainvoke(first, thread(f"{began}-{n}")) for n in range(64)))
+        return (time.perf_counter() - began) / 64 * 1e3
+print(alone, asyncio.run(many()))
+"""
+PEER = Path(".venv-integrations/bin/python")  # `make integrations` makes it
+
+
+def beside(folder: str, before: str) -> Iterable[Figure]:
+    """Ours, the commit `before` if it is named, and LangGraph take turns, each in a process.
+
+    The earlier commit is built as a wheel. A ratio is the median of the rounds.
+    """
+    here = {**os.environ, "PYTHONPATH": "src"}
+    kinds = {"now": (sys.executable, OURS, here)}
+    if before:
+        path = installed(before, folder)
+        kinds["before"] = (sys.executable, OURS, {**os.environ, "PYTHONPATH": path})
+    if PEER.exists():
+        kinds["LangGraph"] = (str(PEER), GRAPH, {**os.environ, "PYTHONPATH": ""})
+    rounds: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+    for number in range(ROUNDS):
+        for kind, (python, program, env) in kinds.items():
+            command = [python, "-c", program, f"{folder}/{kind}-{number}.db"]
+            ran = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+            rounds[kind].append([float(each) for each in ran.stdout.split()])
+    for column, name in enumerate(("cycle", f"cycle, {TOGETHER} at once", "cycle in process")):
+        for kind, rows in rounds.items():
+            if column < len(rows[0]):
+                each = [row[column] for row in rows]
+                yield Figure(f"{name}: {kind}", median(each), "ms")
+                pairs = zip(each, (row[column] for row in rounds["now"]), strict=True)
+                least = {"LangGraph": (7.0, 15.0)}.get(kind, (None, None, None))[column]
+                if kind != "now":
+                    ratio = median(other / ours for other, ours in pairs)
+                    yield Figure(f"{name}: {kind} ÷ now", ratio, "×", least=least)

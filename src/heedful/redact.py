@@ -265,6 +265,10 @@ _CLOGC = [0.0, *(count * log2(count) for count in range(1, 513))]
 _MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
 
 
+# Short texts without a secret. One attempt redacts its findings and names several times.
+_CLEAN: set[str] = set()
+
+
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
@@ -274,6 +278,17 @@ def redact(text: str) -> str:
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
+    if text in _CLEAN:
+        return text
+    clean = _mark(text)
+    if len(text) <= 200 and clean == text:
+        if len(_CLEAN) >= 2_000:
+            _CLEAN.clear()
+        _CLEAN.add(text)
+    return clean
+
+
+def _mark(text: str) -> str:
     if len(text) < 8 or text.isidentifier():
         return text if len(text) < _WORD else _mark_issued(text)
     lower = text.lower()
@@ -370,15 +385,23 @@ def redact_data(value: Any, key: str = "") -> Any:
         return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
         names: dict[Any, Any] = dict.fromkeys(_VALUES, key) if told else {}
-        names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
+        if "value" in value or "Value" in value:
+            names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
         below = told in ("assigned", "below") or key.lower() in ("cookie", "cookies")
         clean = {}
         for name, one in value.items():
-            of = str(names.get(name, name))
-            of = _BELOW if below and _telling(of) != "assigned" else of
-            clean[redact_data(name)] = redact_data(one, of)
+            # Most values are numbers or texts that were found clean before, below a plain name.
+            if type(one) not in _NUMBERS:
+                of = str(names.get(name, name))
+                of = _BELOW if below and _telling(of) != "assigned" else of
+                plain = type(one) is str and one in _CLEAN and of != _BELOW
+                if not (plain and not _telling(of[-64:].rstrip("0123456789"))):
+                    one = redact_data(one, of)
+            clean[name if name in _CLEAN else redact_data(name)] = one
         return clean
     if isinstance(value, list | tuple):
+        if not any(isinstance(one, str) for one in value):
+            return [redact_data(one, key) for one in value]
         # The argument after an option, as in ["--password", …], is named by it.
         options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
         items = [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
@@ -391,6 +414,7 @@ def redact_data(value: Any, key: str = "") -> Any:
     return value
 
 
+_NUMBERS = frozenset((int, float, bool, type(None)))
 _PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
 _VALUES = "value Value stringValue string_value bytesValue arrayValue kvlistValue values".split()
 _BELOW = "\0"  # the key of what is nested below the name of a secret

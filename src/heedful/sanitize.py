@@ -18,6 +18,7 @@ TOKEN = re.compile(
     r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
     re.IGNORECASE,
 )
+_BEGIN = ("<", "[", "!", "Human:", "Assistant:")  # of every token
 # Scripts and pictographs need these, but only right after a visible character. Within ASCII, which
 # all tokens except for the bar consist of, and after each other they would only hide something.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
@@ -41,12 +42,13 @@ def sanitize(text: str, most: int | None = None) -> str:
     'ab …sys…'
     """
     # Hidden characters go first, because they could split a token.
-    control = {c for c in set(text) if unicodedata.category(c)[0] == "C"}.difference(_SHOWN)
-    if hidden := control.union(_BLANK).intersection(text):
-        text = text.translate(dict.fromkeys(map(ord, hidden)))
-    if not text.isascii():
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        control = {c for c in set(text) if unicodedata.category(c)[0] == "C"}.difference(_SHOWN)
+        if hidden := control.union(_BLANK).intersection(text):
+            text = text.translate(dict.fromkeys(map(ord, hidden)))
         text = _LOOSE_JOINER.sub("", _LOOSE_SELECTOR.sub("", text))
-    text = TOKEN.sub("…", text)
+    if any(map(text.__contains__, _BEGIN)):
+        text = TOKEN.sub("…", text)
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 

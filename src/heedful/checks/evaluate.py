@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from heedful import errors
@@ -116,6 +117,8 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
+_TEXTS = ("check", "message", "fix", "evidence", "key")
+_texts = attrgetter(*_TEXTS)
 _ANSWER = "Finding objects or texts, True or False; to give a score, an Evaluation"
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
@@ -217,7 +220,6 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
 
 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
-    name = rule_name(check)
     if isinstance(found, Evaluation):
         found = found.findings
     elif getattr(found, "shape", None) == ():  # a truth value of numpy
@@ -232,9 +234,10 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     for one in found:
         if one is False:
             said = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
-            one = f"must hold: {said.splitlines()[0]}" if said else f"{name} does not hold"
+            one = f"{rule_name(check)} does not hold"
+            one = f"must hold: {said.splitlines()[0]}" if said else one
         if isinstance(one, str) and one:
-            one = Finding(name, one)
+            one = Finding(rule_name(check), one)
         if isinstance(one, Finding):
             findings.append(_safe(one))
         elif one is not None and one is not True and one != "":
@@ -244,9 +247,10 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 def _safe(finding: Finding) -> Finding:
     """Redact the texts of a finding before they are shortened: half a secret is not recognised."""
-    texts = {name: getattr(finding, name) for name in "check message fix evidence key".split()}
-    clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
-    return finding if clean == texts else replace(finding, **clean)
+    texts = _texts(finding)
+    clean = tuple([text and redact(text) for text in texts])
+    changed: dict[str, Any] = dict(zip(_TEXTS, clean, strict=True))
+    return finding if clean == texts else replace(finding, **changed)
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> errors.CheckFailed:

@@ -7,6 +7,11 @@ import sys
 
 def main() -> None:
     """Run `heedful` with the arguments of this process, and exit with its code."""
+    if sys.argv[1:] == ["--version"]:  # Typer alone takes longer than this
+        from heedful import __version__
+
+        print(f"heedful {__version__}")
+        return
     try:
         from heedful.cli.app import app
         from heedful.cli.output import leave

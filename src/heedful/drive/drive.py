@@ -265,16 +265,17 @@ class Run(Generic[C]):
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
         """Lock the loop, compute its next state with `work`, remember this state, and return it."""
-        async with self._lock, self._journal.at_work():
-            self._state, state = self._state or await self._open(), None
-            try:
-                self._state = state = await work(self._state)
-                return state
-            finally:
-                # A write that raised may still have succeeded: only the journal knows.
-                if state is None:
-                    self._journal.known = True
-                    self._state = None if self._journal.durable else self._state
+        async with self._lock:
+            with self._journal:
+                self._state, state = self._state or await self._open(), None
+                try:
+                    self._state = state = await work(self._state)
+                    return state
+                finally:
+                    # A write that raised may still have succeeded: only the journal knows.
+                    if state is None:
+                        self._journal.known = True
+                        self._state = None if self._journal.durable else self._state
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the state of a new loop."""
@@ -338,11 +339,12 @@ class Run(Generic[C]):
             raise
         loop = journal.append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
-        entry = JournalEntry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
         if self._journal.durable:
             data = journal.journalable(value)
             entry = journal.decision_entry(loop, self.policy, verdict, attempt, data)
-        await self._recorder.commit(entry, loop)
+            await self._recorder.commit(entry, loop)
+        elif self._recorder.memory is not None:
+            await self._recorder.commit(JournalEntry(self.id, 0, verdict=verdict), loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _worded(

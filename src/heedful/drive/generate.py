@@ -26,6 +26,7 @@ PREVIOUS = 1_200
 # 0.5B model solved 20 within 4 attempts if a retry showed feedback and task, but 7 with the last
 # answer before them, and 1 with task, last answer, feedback: a small model copies what it sees.
 SHORT = 200
+CALLED = Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ async def _produced(
         return GenerateFailed(f"generate raised {what}")
 
     value = await call(failed, function, *arguments, at=at, thread=thread)
+    if type(value) is str:  # nearly always
+        return Produced((value,), CALLED)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     pair = isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None
     if pair and (usage := usage_of(value[1])):  # otherwise these are two candidates

@@ -14,8 +14,8 @@ import json
 import logging
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,27 +127,29 @@ class Journal:
         self._claimed = False
         self._epoch = 1
 
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
+    def __enter__(self) -> None:
+        """Hold the loop's lease in a `with` block, which raises LeaseLost if it is taken over."""
         if self.store is None:
-            yield
             return
         loops.enter(self._owner)
-        task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(self.store, task))
-        try:
-            yield
-        except asyncio.CancelledError:
-            lost = beat.exception() if beat.done() and not beat.cancelled() else None
-            if lost is not None and task is not None and task.uncancel() == 0:
-                raise LeaseLost(str(lost)) from None
-            raise  # the caller cancelled, too
-        finally:
+        self._driver, self._beats = asyncio.current_task(), list[asyncio.Task[None]]()
+        # Most attempts end before a lease has to be renewed.
+        begin = lambda: self._beats.append(asyncio.create_task(self._beat()))  # noqa: E731
+        self._timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, begin)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self.store is None:
+            return
+        self._timer.cancel()
+        loops.leave(self._owner)
+        driver, lost = self._driver, None
+        for beat in self._beats:
             beat.cancel()
             if beat.done() and not beat.cancelled():
-                beat.exception()  # raised above, or too late to matter
-            loops.leave(self._owner)
+                lost = beat.exception()  # only a driver that it cancelled has not yet ended
+        cancelled = lost and isinstance(error, asyncio.CancelledError)
+        if cancelled and driver is not None and driver.uncancel() == 0:
+            raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:
         """Take the lease and return the loop as the store holds it; return None for a new loop.
@@ -189,20 +191,19 @@ class Journal:
         self._claimed = True
         self._head = None if head is not None else self._head
 
-    async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
-        """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            if not self._claimed:
-                continue
+    async def _beat(self) -> None:
+        """Renew the lease until cancelled; cancel the driver if the lease is lost."""
+        while self.store is not None:
             try:
-                await store.write(self.scope, loops.beat, self._id, self._epoch)
+                if self._claimed:
+                    await self.store.write(self.scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
-                if driver is not None:
-                    driver.cancel()
+                if self._driver is not None:
+                    self._driver.cancel()
                 raise
             except StoreError:
-                continue  # the next renewal may succeed; until then the epoch protects the loop
+                pass  # the next renewal may succeed; until then the epoch protects the loop
+            await asyncio.sleep(LEASE_SECONDS / 3)
 
 
 @dataclass(eq=False, repr=False)

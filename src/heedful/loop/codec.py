@@ -8,7 +8,7 @@ which verdict or rule it is. For a rule that is user code only the name is store
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -68,7 +68,7 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+    if hasattr(value, "__dataclass_fields__"):
         return to_document(value)
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
@@ -124,7 +124,7 @@ def rule_to(rule: StopRule) -> Plain:
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
     name = rule_name(rule)
     if type(rule) is RULES.get(name):  # a rule of the user's own may have the same name
-        return {"rule": name, **asdict(rule)}
+        return {"rule": name, **{field: getattr(rule, field) for field in rule.__slots__}}
     return {"rule": name, "custom": True}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
@@ -283,17 +284,20 @@ def state_after(verdict: Verdict) -> State:
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
     """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with default ones."""
-    if loop.improves != policy.improvement:
+    if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
-    level, before = tired.level(loop), tired.level(loop.upto(max(0, len(loop.attempts) - 1)))
+    level, before = tired.level(loop), reduce(tired.after, loop.improved[1:-1], 0.0)
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
     """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
-    return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
+    for rule in flat(policy.rules):
+        if isinstance(rule, kind):
+            return rule
+    return kind()
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:

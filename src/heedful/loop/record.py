@@ -16,10 +16,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from operator import add, attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import HeedfulError, InvalidInput
 from heedful.sanitize import sanitize
+
+if TYPE_CHECKING:
+    lazy = cached_property
+else:
+
+    class lazy(cached_property):  # noqa: N801 - as the class that it replaces
+        """A `cached_property` without a lock, which takes Python 3.11 longer than most values."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
+
 
 LARGEST = 1e12  # the largest score or threshold: up to here two floats can differ by a thousandth
 LARGEST_INTEGER = 2**63 - 1  # in a database
@@ -232,22 +244,22 @@ class Evaluation:
             plain = {name: float(score) for name, score in self.scores.items()}
             object.__setattr__(self, "scores", plain)
 
-    @cached_property
+    @lazy
     def errors(self) -> tuple[Finding, ...]:
         """The findings of level "error"."""
         return tuple(f for f in self.findings if f.level == "error")
 
-    @cached_property
+    @lazy
     def keys(self) -> frozenset[str]:
         """The keys of all findings except notes."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
-    @cached_property
+    @lazy
     def persistent(self) -> frozenset[str]:
         """The keys of all persistent findings except notes."""
         return frozenset(f.key for f in self.findings if f.persistent and f.level != "note")
 
-    @cached_property
+    @lazy
     def severities(self) -> tuple[int, int]:
         """The highest severities of errors and of warnings, in thousandths; 0 without any."""
         worst = dict.fromkeys(LEVELS, 0)
@@ -415,8 +427,8 @@ class Loop:
     at: float = 0.0
 
     def __post_init__(self) -> None:
-        if any(a.number != n for n, a in enumerate(self.attempts, 1)):
-            numbers = [a.number for a in self.attempts]
+        numbers = [a.number for a in self.attempts]
+        if numbers != [*range(1, len(numbers) + 1)]:
             raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
 
     def then(self, attempt: Attempt) -> Loop:
@@ -431,12 +443,12 @@ class Loop:
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
-    @cached_property
+    @lazy
     def usage(self) -> Usage:
         """The usage of all attempts, plus `extra`."""
         return sum((attempt.usage for attempt in self.attempts), self.extra)
 
-    @cached_property
+    @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt, `Evaluation.rank` and then its number; None without an evaluation."""
         judged = ((a.number, a.evaluation) for a in self.attempts)
@@ -471,12 +483,12 @@ class Loop:
             first.setdefault(attempt.candidate.digest, attempt.number)
         return found
 
-    @cached_property
+    @lazy
     def best(self) -> int | None:
         """The number of the best attempt; None if no attempt was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(None,))[-1]
 
-    @cached_property
+    @lazy
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, True if it improved the loop; the first evaluated one always does."""
         answers: list[bool] = []

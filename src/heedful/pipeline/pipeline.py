@@ -272,7 +272,7 @@ class PipelineRun:
         stages.fields_of(self.state)
         stages.reports_of(self.state)
         names = [stage.name for stage in pipeline.stages]
-        async with self._journal.at_work():
+        with self._journal:
             task = {"pipeline": pipeline.name, "stages": names}
             run = await self._journal.open(Head(task, (), runs.POLICY, kind="run"))
             past: Mapping[str, StoredLoop] = {}

@@ -6,13 +6,14 @@ import os
 import threading
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
 from heedful.redact import redact
 
-if TYPE_CHECKING:  # records are imported without asyncio
+if TYPE_CHECKING:  # records are imported without asyncio, and a store is opened without paths
+    from pathlib import Path
+
     from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -82,6 +83,8 @@ def repository(folder: Path) -> Path | None:
 
 def prepare(db: str) -> str:
     """Return the name of a database; let git ignore a new file in the root of a repository."""
+    from pathlib import Path
+
     path = Path(db).absolute()
     if db.startswith(POSTGRES) or db == ":memory:" or path.exists():
         return db
@@ -95,12 +98,15 @@ def prepare(db: str) -> str:
 
 def own_db() -> Path:
     """Return the database of one's own memory, for what belongs to no repository."""
+    from pathlib import Path
+
     return Path.home() / ".heedful" / DATABASE
 
 
 def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
     """Return a table of a TOML file, {} if the file does not exist. Raises UsageError."""
     import tomllib  # not every process reads settings
+    from pathlib import Path
 
     try:
         found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
@@ -172,8 +172,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     write.
     """
     now = time.time()
-    n = _fence(db, scope, entry, owner, now)
-    if not _attempt(db, n, now, entry):
+    n, before = _fence(db, scope, entry, owner, now)
+    if not _attempt(db, n, now, entry, fresh=not before):
         return
     if entry.step is not None:
         key, record = entry.step
@@ -185,7 +185,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
         db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
-    _decision(db, n, now, entry)
+    _decision(db, n, now, entry, before or "open")
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
     if entry.outcome is not None:
@@ -316,8 +316,12 @@ def dump(value: Any) -> str:
     return _json(redact_data(value))
 
 
-def _json(plain: Any) -> str:
-    return json.dumps(plain, separators=(",", ":"))
+_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+
+@lru_cache(64)
+def _dump_again(text: str) -> str:
+    return dump(json.loads(text))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:
@@ -328,24 +332,24 @@ def _lost(id: str) -> LeaseLost:
     return LeaseLost(f"loop {id!r} was taken over by another process; nothing was written")
 
 
-def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
-    driven = {"owner": owner, "created": now, "updated": now, "via": db.actor.via}
-    values = {**key, **_columns(head), **driven}
-    n = int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
-    if owner:
-        db.run("renew_lease", {**key, "epoch": 1, "lease": LEASE_SECONDS})
-    return n
+def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int | None:
+    """Insert the loop and return its number; return None if it exists."""
+    driven = {"owner": owner, "lease": LEASE_SECONDS if owner else 0.0, "via": db.actor.via}
+    row = db.first("insert_loop", {**key, **_columns(head), **driven, "now": now})
+    return None if row is None else int(row["n"])
 
 
 def _columns(head: Head) -> dict[str, str]:
     stage = head.stage
     return {
-        **{part: dump(getattr(head, part)) for part in HEAD},
+        **{part: dump(getattr(head, part)) for part in ("task", "context")},
+        # Most loops of a process have one policy.
+        **{part: _dump_again(_json(getattr(head, part))) for part in ("goals", "policy")},
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
         "run": storable(stage.run) if stage else "",
         "stage": storable(stage.name) if stage else "",
-        "settings": dump(stage and {name: getattr(stage, name) for name in SETTINGS}),
+        "settings": dump({name: getattr(stage, name) for name in SETTINGS}) if stage else "null",
     }
 
 
@@ -358,8 +362,11 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
             raise Conflict(f"{message}; give another id")
 
 
-def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
+def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> tuple[int, str]:
+    """Return the number of the loop and its state, "" if it is new. Raises LeaseLost."""
     key = _key(scope, entry.id)
+    if entry.head is not None and owner and (n := _insert(db, key, entry.head, owner, now)):
+        return n, ""
     values = {**key, "epoch": entry.epoch, "owner": owner, "seen": entry.seen, "now": now}
     row = db.first("fence" if owner else "advance", {**values, "lease": LEASE_SECONDS})
     if row is not None:
@@ -367,13 +374,13 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
             columns = _columns(entry.head)
             kept = {name: columns[name] for name in columns.keys() - {"task", "context"}}
             db.update("loop", {"n": row["n"]}, kept)
-        return int(row["n"])
-    if entry.head is None or db.first("read_loop", key) is not None:
+        return int(row["n"]), row["state"]
+    if entry.head is None or (n := _insert(db, key, entry.head, owner, now)) is None:
         raise _lost(entry.id)
-    return _insert(db, key, entry.head, owner, now)
+    return n, ""
 
 
-def _attempt(db: Db, n: int, now: float, entry: JournalEntry) -> bool:
+def _attempt(db: Db, n: int, now: float, entry: JournalEntry, fresh: bool) -> bool:
     """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents differ."""
     if entry.attempt is None:
         return True
@@ -382,17 +389,18 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry) -> bool:
     key = {"loop": n, "number": attempt["number"]}
     text = _json(attempt["candidate"].pop("text", None))
     content = {"record": _json(attempt), "text": "" if text == value else text, "value": value}
-    known = db.select("record, text, value", "attempt", key)
-    if not known:
-        db.insert("attempt", {**key, **content, "via": db.actor.via, "created": now})
-        db.delete("step", {"loop": n})
-    elif dict(known[0]) != content:
+    row = {**key, **content, "via": db.actor.via, "created": now}
+    if db.insert("attempt", row, SKIP).rowcount:
+        if not fresh:
+            db.delete("step", {"loop": n})
+        return True
+    if dict(db.select("record, text, value", "attempt", key)[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
         raise AttemptTaken(message)
-    return not known
+    return False
 
 
-def _decision(db: Db, n: int, now: float, entry: JournalEntry) -> None:
+def _decision(db: Db, n: int, now: float, entry: JournalEntry, before: str) -> None:
     number, verdict = entry.attempt.number if entry.attempt else None, entry.verdict
     if verdict is None:
         return
@@ -402,7 +410,8 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry) -> None:
         state = "passed" if verdict.passed else "stopped"
         db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
     else:
-        db.update("loop", {"n": n}, {"state": "open"})
+        if before != "open":
+            db.update("loop", {"n": n}, {"state": "open"})
         for index in sorted({one.override for one in verdict.lifted}):
             if db.first("use_override", {"n": n, "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")

@@ -1,9 +1,16 @@
 -- Leases are set and compared by the clock of the store, which all drivers share.
 
+-- name: insert_loop
+insert into loop (
+  tenant, project, id, kind, run, stage, memory_key, via, settings, task, goals, policy, context, owner, lease, created, updated
+) values (
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
+) on conflict do nothing returning n;
+
 -- name: fence
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
-returning n;
+returning n, state;
 
 -- name: claim_loop
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1 where n = :n;
@@ -15,7 +22,7 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch;
 -- name: advance
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
-returning n;
+returning n, state;
 
 -- name: read_loop
 select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
