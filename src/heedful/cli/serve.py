@@ -164,7 +164,14 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         parts = {one.name: getattr(setup, one.name) for one in fields(Resources)}
-        tools = Tools(**parts, **_limits(values))
+
+        async def pause() -> None:
+            """Let requests come first, for up to a second."""
+            for _ in range(50):
+                if setup.metrics.running:
+                    await asyncio.sleep(0.02)
+
+        tools = Tools(**parts, **_limits(values), pause=pause)
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOKENS = 256
+TURNS = threading.Semaphore(os.cpu_count() or 1)  # 64 texts at a time need 3 GB of memory
 
 
 class MiniLM:
@@ -80,7 +83,8 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
     for n, text in enumerate(texts):
         ids = np.array([tokenizer.encode(replace_surrogates(text)).ids], np.int64)
         same = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        (states,) = session.run(None, {"input_ids": ids, **same})
+        with TURNS:
+            (states,) = session.run(None, {"input_ids": ids, **same})
         mean = states[0].mean(axis=0)
         rows[n] = mean / np.linalg.norm(mean)
     return rows
