@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -168,16 +169,18 @@ class _Connection(h11.Connection):
         return super().next_event()
 
 
-class _Protocol(H11Protocol):
+class _Limited:
     """A connection that is closed when there are too many and it has waited longest."""
+
+    connections: Any
+    loop: asyncio.AbstractEventLoop
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn = _Connection(h11.SERVER, HEAD)
         self.since = self.loop.time()  # when its last request ended
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(transport)  # type: ignore[misc]
         open_: Any = self.connections
         if len(open_) > (most := most_connections()):
             waiting = (one for one in open_ if one.cycle is None or one.cycle.response_complete)
@@ -190,7 +193,48 @@ class _Protocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
-        super().on_response_complete()
+        super().on_response_complete()  # type: ignore[misc]
+
+
+class _Protocol(_Limited, H11Protocol):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Connection(h11.SERVER, HEAD)
+
+
+FAST = all(map(find_spec, ("httptools", "uvloop")))  # if the extra `fast` is installed
+
+
+def _fast_protocol() -> type[asyncio.Protocol]:
+    """Return a protocol with the parser httptools that refuses what `_Protocol` refuses."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Fast(_Limited, HttpToolsProtocol):
+        received = 0  # bytes of headers that are not complete
+
+        def data_received(self, data: bytes) -> None:
+            before = self.received
+            super().data_received(data)
+            if before and self.received:
+                self.received += len(data)
+                if self.received > HEAD:
+                    self.send_400_response("The headers are too long.")
+
+        def on_message_begin(self) -> None:
+            self.received = 1
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self.received = 0
+            lengths = [value for name, value in self.headers if name == b"content-length"]
+            coding = any(name == b"transfer-encoding" for name, _ in self.headers)
+            if len(lengths) + coding > 1 or b"," in b"".join(lengths):
+                raise ValueError("the length of the request is ambiguous")
+            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD:
+                raise ValueError("the headers are too long")
+            super().on_headers_complete()
+
+    return Fast
 
 
 class _Server(uvicorn.Server):
@@ -220,7 +264,7 @@ async def listen(
     """
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=_fast_protocol() if FAST else _Protocol,
         backlog=ACCEPTED,
         ws="none",
         lifespan="off",
