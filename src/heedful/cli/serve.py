@@ -100,6 +100,9 @@ async def _serve(values: config.Settings) -> None:
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
                 limit_logs()
+                # What a record of the log would have besides, and no line shows.
+                logging._srcfile, logging.logThreads = None, False
+                logging.logProcesses = logging.logMultiprocessing = False
                 hello = await _hello(values, setup, url, has_key)
                 gc.freeze()
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])

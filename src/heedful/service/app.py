@@ -23,16 +23,17 @@ import h11
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful import __version__
 from heedful.errors import UsageError
 from heedful.integrations import mcp
 from heedful.service import problems
-from heedful.service.auth import BEARER, Callers
+from heedful.service.auth import BEARER, Callers, Route
 from heedful.service.middleware import Entrance
 from heedful.service.problems import REPEATS
 from heedful.service.routes import ROUTERS
@@ -42,6 +43,27 @@ from heedful.service.setup import Setup
 
 async def _pass_on(request: Request, error: Exception) -> Response:
     raise error  # the middleware turns every error into an answer
+
+
+class _Router:
+    """Finds the route of a request without FastAPI, which compares each path twice."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        routes = (route for router in ROUTERS for route in router.routes)
+        self._routes = [route for route in routes if isinstance(route, Route)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for route in self._routes if scope["type"] == "http" else ():
+            if scope["method"] not in (route.methods or ()):
+                continue
+            if found := route.path_regex.match(scope["path"]):
+                kinds = route.param_convertors
+                values = {name: kinds[name].convert(one) for name, one in found.groupdict().items()}
+                scope.update(route=route, path_params=values)
+                await route.handle(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def application(setup: Setup) -> FastAPI:
@@ -54,7 +76,10 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
-        middleware=[Middleware(Entrance, setup=setup, callers=Callers(setup))],
+        middleware=[
+            Middleware(Entrance, setup=setup, callers=Callers(setup)),
+            Middleware(_Router),
+        ],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup = setup
@@ -64,7 +89,7 @@ def application(setup: Setup) -> FastAPI:
         answers: Any = {"default": _DESCRIPTION["errors"][error]}
         key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
         app.include_router(router, dependencies=key, responses=answers)
-    app.router.routes.append(Route(mcp.PATH, mcp.Endpoint(app), methods=["POST"]))
+    app.router.routes.append(routing.Route(mcp.PATH, mcp.Endpoint(app), methods=["POST"]))
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))
     return app

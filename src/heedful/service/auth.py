@@ -24,7 +24,6 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.dependencies.models import Dependant
-from fastapi.dependencies.utils import request_params_to_args
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
@@ -238,15 +237,17 @@ async def _arguments(
         if len(wrong) == known:
             made: Any = one.call(**given)  # type: ignore[misc]
             values[one.name] = await made if iscoroutine(made) else made
-    for fields, sent in (
+    parameters: Any = (
         (dependant.path_params, request.path_params),
         (dependant.query_params, request.query_params),
         (dependant.header_params, request.headers),
-    ):
-        if fields and sent:  # the functions have the defaults
-            found, errors = request_params_to_args(fields, sent)
-            values |= found
-            wrong += errors
+    )
+    for fields, sent in parameters:
+        for one in fields:
+            if one.alias in sent:  # the functions have the defaults
+                where = one.field_info.in_.value, one.alias
+                values[one.name], errors = one.validate(sent[one.alias], {}, loc=where)
+                wrong += errors
     values |= {dependant.request_param_name: request, dependant.response_param_name: response}
     values.pop(None, None)
     return values

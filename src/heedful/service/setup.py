@@ -72,6 +72,7 @@ class Metrics:
 
 MIB = 1024 * 1024
 COUNTED = 10_000  # the most texts without a vector that a metric counts
+KNOWN = 10_000  # memories that are kept
 APART = 2  # checks that run in processes at the same time
 
 
@@ -131,14 +132,18 @@ class Setup(Resources):
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
     behind: dict[Scope, float] = field(default_factory=dict)
+    memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sorted(self.pins.values())
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of this tenant and project; a job embeds what is written to it."""
-        memory = Resources.memory(self, scope)
-        memory.later = partial(self.embed_soon, scope) if self.embedder else None
+        if (memory := self.memories.get(scope)) is None:
+            if len(self.memories) >= KNOWN:
+                self.memories.clear()
+            memory = self.memories[scope] = Resources.memory(self, scope)
+            memory.later = partial(self.embed_soon, scope) if self.embedder else None
         return memory
 
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
