@@ -236,14 +236,27 @@ def _fast_protocol() -> type[asyncio.Protocol]:
 
     class Fast(_Limited, HttpToolsProtocol):
         received = 0  # bytes of headers that are not complete
+        refusal = ""  # of a request, after the answers to earlier ones
 
         def data_received(self, data: bytes) -> None:
             before = self.received
-            super().data_received(data)
-            if before and self.received:
+            if not self.refusal:
+                super().data_received(data)
+            if before and self.received and not self.refusal:
                 self.received += len(data)
                 if self.received > HEAD:
                     self.send_400_response("The headers are too long.")
+
+        def send_400_response(self, msg: str) -> None:
+            self.refusal = msg
+            last: Any = self.cycle  # None before the first request
+            if last is None or last.response_complete or last.more_body:
+                super().send_400_response(msg)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.refusal and self.cycle.response_complete and not self.transport.is_closing():
+                super().send_400_response(self.refusal)
 
         def on_message_begin(self) -> None:
             self.received = 1
