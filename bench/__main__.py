@@ -44,7 +44,7 @@ def main() -> int:
         "growth": growth.figures,
         "hooks": hooks.figures,
         "hostile": hostile.figures,
-        "http": http.figures,
+        "http": partial(http.figures, before=asked.before),
         "lookups": lookups.figures,
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=asked.texts, million=asked.million),
@@ -76,7 +76,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)
     million = "recall among a million vectors, too (15 minutes, 8 GB of memory, 5 GB of disk)"
     parser.add_argument("--million", action="store_true", help=million)
-    before = "measure an earlier commit, too, in turns with this one (durable)"
+    before = "measure an earlier commit, too, in turns with this one (durable, http)"
     parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()
 

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench.before import installed
 from bench.durable import committed, opened
+from bench.postgres import LETTERS
 from bench.rows import Figure
 from heedful.drive.report import AttemptReport, open_loop, report
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.signature import signature
 from heedful.loop.record import Evaluation, Finding
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import exposures
 from heedful.store.sqlite import in_file
 
 LOOPS = 60  # of two attempts each
 ROUNDS = 9
 WARM = 3
 AT_ONCE = 64
+SERVED = 3  # services of each kind, in turns
 WRONG = Evaluation((Finding("unit", "no unit", "name the unit"),))
 ATTEMPTS = (AttemptReport("12", evaluation=WRONG), AttemptReport("12 kg", evaluation=Evaluation()))
 BODIES = tuple(
@@ -43,8 +59,8 @@ _numbers = count()
 Ask = Callable[[str, bytes], Coroutine[Any, Any, int]]
 
 
-def figures(folder: str) -> Iterable[Figure]:
-    """Measure in this process, then a separate service with one client and with many."""
+def figures(folder: str, before: str = "") -> Iterable[Figure]:
+    """Measure in this process, then separate services in turns: this one and that of `before`."""
     with closing(opened(f"{folder}/floor.db")) as floor:
         for name, ways in (("the library", library), ("the service", service)):
             pairs = [pair(floor, ways, folder) for _ in range(WARM + ROUNDS)][WARM:]
@@ -53,16 +69,134 @@ def figures(folder: str) -> Iterable[Figure]:
             yield Figure(f"attempt report, {name}, above its commit", above * 1e3, "ms", 1)
         rate = 1 / min(committed(floor, 200) for _ in range(ROUNDS))
     yield Figure("bare SQLite commits (WAL, FULL)", rate, "/s")
-    with serving(folder) as url:
-        for clients, loops in ((1, 100), (AT_ONCE, 20)):
-            asyncio.run(load(url, clients, 5))
-            seconds, waits = asyncio.run(load(url, clients, loops))
-            named = f"{clients} client{'s' * (clients > 1)}"
-            yield Figure(f"reports over HTTP, {named}", len(waits) / seconds, "/s")
-            yield Figure(f"reports ÷ bare commits, {named}", len(waits) / seconds / rate, "×")
-            cuts = quantiles(waits, n=100)
-            for place in (50, 99):
-                yield Figure(f"a report over HTTP, {named}, p{place}", cuts[place - 1] * 1e3, "ms")
+    kinds = {"": ""} | ({f", {before}": installed(before, folder)} if before else {})
+    for clients, loops in ((1, 100), (AT_ONCE, 20)):
+        for fresh in (False, True):
+            who = f"{clients} client{'s' * (clients > 1)}, {'new' if fresh else 'repeated'} tasks"
+            rounds = [
+                {kind: served(folder, kinds[kind], clients, loops, fresh) for kind in kinds}
+                for _ in range(SERVED)
+            ]
+            yield from _compared(who, {kind: [one[kind] for one in rounds] for kind in kinds})
+    yield from lookups(folder, kinds)
+
+
+def _compared(who: str, runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
+    for kind, each in runs.items():
+        now = not kind
+        yield Figure(f"reports over HTTP, {who}{kind}", median(one.rate for one in each), "/s")
+        cpu = min(one.cpu for one in each) * 1e3
+        most = 1.5 if now and who.startswith("64") else None
+        yield Figure(f"CPU of the service a report, {who}{kind}", cpu, "ms", most)
+        for place in (50, 99):
+            cut = median(quantiles(one.waits, n=100)[place - 1] for one in each) * 1e3
+            yield Figure(f"a report over HTTP, {who}{kind}, p{place}", cut, "ms")
+        yield Figure(f"CPU after the last report, {who}{kind}", each[-1].later, "s")
+        yield Figure(f"seconds after the last report, {who}{kind}", each[-1].drained, "s")
+        yield Figure(f"memory of the service, {who}{kind}", each[-1].memory, "MB")
+    if len(runs) > 1:
+        ours, theirs = runs.values()
+        ratio = median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
+        yield Figure(f"reports ÷ those of the commit before, {who}", ratio, "×")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A service under load: reports a second, seconds of CPU a report, seconds of each report.
+
+    `later` are the seconds of CPU, and `drained` all seconds, until it rested after the load.
+    """
+
+    rate: float
+    cpu: float
+    waits: Sequence[float]
+    later: float
+    drained: float
+    memory: float
+
+
+def served(folder: str, site: str, clients: int, loops: int, fresh: bool) -> Run:
+    """Load a service of its own, after some requests that warm it up."""
+    with tempfile.TemporaryDirectory(dir=folder) as place, serving(place, site) as (url, pid):
+        asyncio.run(load(url, clients, 5, fresh))
+        spent = cpu(pid)
+        seconds, waits = asyncio.run(load(url, clients, loops, fresh))
+        busy, began = cpu(pid), time.perf_counter()
+        last, now = -1.0, busy
+        while now - last > 0.05:  # it embeds
+            time.sleep(1)
+            last, now = now, cpu(pid)
+        memory = resident(pid)
+        rate, each = len(waits) / seconds, (busy - spent) / len(waits)
+        return Run(rate, each, waits, now - busy, time.perf_counter() - began - 1, memory)
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> float:
+    """Resident memory of a process, in MB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+LESSONS, ASKED = 10_000, 1_000
+LOOKUPS: Mapping[str, tuple[str, Any, float]] = {
+    "seen": ("/v1/seen", {"error_type": "E", "text": "the sieve 77 is bent"}, 500),
+    "before": ("/v1/before", {"tool": "bash", "arguments": {"command": "make sieve"}}, 500),
+    "recall by words": ("/v1/recall", {"task": "mend the bent sieve of mill {}"}, 400),
+    "recall with vectors": ("/v1/recall", {"task": "mend the bent sieve of mill {}"}, 100),
+}
+
+
+def lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
+    """Ask services whose memory has 10,000 lessons, with 64 clients."""
+    path = f"{folder}/heedful.db"
+    asyncio.run(filled(path))
+    for name, (route, body, least) in LOOKUPS.items():
+        for kind, site in kinds.items():
+            meant = "minilm" if "vectors" in name else "none"
+            with serving(folder, site, HEEDFUL_EMBEDDER=meant) as (url, _):
+                asyncio.run(questions(url, route, body, AT_ONCE))
+                rate = ASKED / asyncio.run(questions(url, route, body, ASKED))
+            yield Figure(
+                f"{name}, {LESSONS} lessons{kind}", rate, "/s", least=least * (not kind) or None
+            )
+
+
+async def filled(path: str) -> None:
+    """Write lessons with vectors of the default embedder."""
+    import numpy as np
+
+    store, random = in_file(path), np.random.default_rng(0)
+    vectors = random.normal(size=(LESSONS, 384)).astype("f4")
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    words = "mill sieve flour stone wheel belt gear bearing axle chute hopper grain".split()
+    lessons = []
+    for n, vector in enumerate(vectors):
+        one, other = words[n % len(words)], words[n // len(words) % len(words)]
+        text = f"the {one} of the {other} is bent by {n:x}".translate(LETTERS)
+        made = Reflection("error", signature("E", text), "E", f"Straighten the {one}.", text)
+        lessons.append(replace(made, trust="operator", space="minilm-int8/384", vector=vector))
+    for first in range(0, LESSONS, 500):
+        await store.write(Scope(), exposures.remember, lessons[first : first + 500])
+    await store.close()
+
+
+async def questions(url: str, route: str, body: Any, many: int) -> float:
+    """Seconds for so many requests of 64 clients."""
+    numbers = iter(range(many))
+
+    async def client() -> None:
+        async with connected(url, "POST") as ask:
+            for n in numbers:
+                assert await ask(route, json.dumps(body).replace("{}", str(n)).encode()) == 200
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(AT_ONCE)))
+    return time.perf_counter() - began
 
 
 def pair(floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str) -> Any:
@@ -139,30 +273,36 @@ async def reported(ask: Ask) -> float:
 
 
 @contextmanager
-def serving(folder: str) -> Iterator[str]:
-    """The URL of `heedful serve` in a process of its own, on SQLite."""
+def serving(folder: str, site: str = "", **settings: str) -> Iterator[tuple[str, int]]:
+    """The URL and the process of `heedful serve` on SQLite, with the heedful in `site`."""
     command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
+    paths = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
+    run: Any = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, **settings}}
     with Path(folder, "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, **run)
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline().decode())
         assert found, Path(folder, "log").read_text()
-        yield found.group()
+        yield found.group(), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
 
 
-async def load(url: str, clients: int, loops: int) -> tuple[float, list[float]]:
-    """Seconds in all, and for each report; each client reports its loops one after the other."""
+async def load(url: str, clients: int, loops: int, fresh: bool) -> tuple[float, list[float]]:
+    """Seconds in all, and for each report; each client reports its loops one after the other.
+
+    The loops have the same task, or a `fresh` one each.
+    """
     waits: list[float] = []
 
     async def client() -> None:
         async with connected(url) as ask:
             for _ in range(loops):
                 id = f"load{next(_numbers)}"
-                assert await ask(f"/v1/loops/{id}", b'{"task": "task"}') == 201
+                task = f"weigh item {id} and name its unit" if fresh else "task"
+                assert await ask(f"/v1/loops/{id}", json.dumps({"task": task}).encode()) == 201
                 for number, body in enumerate(BODIES, 1):
                     began = time.perf_counter()
                     assert await ask(f"/v1/loops/{id}/attempts/{number}", body) == 200
@@ -174,13 +314,14 @@ async def load(url: str, clients: int, loops: int) -> tuple[float, list[float]]:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Ask]:
+async def connected(url: str, method: str = "PUT") -> AsyncIterator[Ask]:
     """A client with one connection that does little, to leave the processor to the service."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
 
     async def ask(path: str, body: bytes) -> int:
-        head = f"PUT {path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {place.netloc}\r\n"
+        head += "Content-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"(?i)\r\ncontent-length: (\d+)", answer)

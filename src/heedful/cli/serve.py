@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Annotated, Any, TypeVar
@@ -61,7 +62,9 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
         raise UsageError(f"workers is {values.workers}, {what}; {todo}")
     _check_packages("heedful serve", "server", "fastapi", "uvicorn", "prometheus_client")
     # asyncio.run would wait for threads that are still running.
-    loop = asyncio.new_event_loop()
+    from heedful.service.app import FAST
+
+    loop = import_module("uvloop" if FAST else "asyncio").new_event_loop()
     with exporting(telemetry, telemetry_content):
         try:
             loop.run_until_complete(_serve(values))
@@ -97,6 +100,9 @@ async def _serve(values: config.Settings) -> None:
                     log.handlers = log.handlers or [handler]
                     log.setLevel(level)
                 limit_logs()
+                # What a record of the log would have besides, and no line shows.
+                logging._srcfile, logging.logThreads = None, False
+                logging.logProcesses = logging.logMultiprocessing = False
                 hello = await _hello(values, setup, url, has_key)
                 gc.freeze()
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
@@ -164,7 +170,14 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         parts = {one.name: getattr(setup, one.name) for one in fields(Resources)}
-        tools = Tools(**parts, **_limits(values))
+
+        async def pause() -> None:
+            """Let requests come first, for up to a second."""
+            for _ in range(50):
+                if setup.metrics.running:
+                    await asyncio.sleep(0.02)
+
+        tools = Tools(**parts, **_limits(values), pause=pause)
         async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     for model in (setup.model, setup.judge):
@@ -180,12 +193,13 @@ def _limits(values: config.Settings) -> dict[str, Any]:
 
 async def _hello(values: config.Settings, setup: Setup, url: str, has_key: bool) -> str:
     from heedful import __version__
+    from heedful.service.app import FAST
 
     pinned = {pin for pins in values.pins.values() for pin in pins if pin.startswith(KEY)}
     found = [(pin, await setup.store.read(Scope(), keys.find, pin[len(KEY) :])) for pin in pinned]
     facts = {"store": shown(values.db), "server": values.db.startswith(POSTGRES), "url": url}
     facts |= {"model": setup.model, "judge": values.judge, "doubt": config.doubt(values)}
-    facts |= {"pins": values.pins, "found": found}
+    facts |= {"pins": values.pins, "found": found, "fast": FAST}
     then = following("key", "create", "--name", "NAME", db=values.db)
     return output.page("serve", version=__version__, has_key=has_key, then=then, **facts)
 

@@ -387,14 +387,17 @@ async def _commit(
 ) -> None:
     """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
     task = journal.text_of(snapshot.state.stored.head.task)
-    brief = Briefing(snapshot.state.stored.head.memory_key)
+    brief, teaches = Briefing(snapshot.state.stored.head.memory_key), False
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
         done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
-        if done and (brief.memory_key or done.passed) and memory.embedder is not None:
+        teaches = bool(done and (brief.memory_key or done.passed) and memory.embedder)
+        if teaches and memory.embedder and memory.later is None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
     known: Any = {"together": True, "measured": measured, "briefing": brief, "exposed": True}
     await journal.LoopRecorder(snapshot.commit, memory, task, **known).commit(entry, loop)
+    if teaches and memory and memory.later:
+        await memory.later()

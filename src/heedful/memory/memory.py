@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -144,6 +144,8 @@ class Memory(Transfers):
         self.max_entries = max_entries
         self.quota = quota
         self.trust: Mapping[str, Trust] = trust or {}
+        # What is called after each write, if a job embeds what was written; else the write does it.
+        self.later: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
@@ -463,16 +465,26 @@ class Memory(Transfers):
         """Count the texts in each embedding space, and those that the current embedder lacks."""
         return Spaces.of(await self.store.read(self.scope, search.spaces), space_of(self.embedder))
 
-    async def reembed(self, progress: Progress | None = None) -> int:
+    async def reembed(
+        self,
+        progress: Progress | None = None,
+        since: float = 0.0,
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> int:
         """Embed each text without a vector in the embedder's space; return how many texts got one.
 
-        Each small batch is one transaction, and others may write meanwhile. Stop it at any time;
-        the next call continues. Raises InvalidInput without an embedder, ModelError, StoreError.
+        Texts stored before the time `since` (seconds since 1970) are left out. Each small batch is
+        one transaction, after a `pause`, and others may write meanwhile. Stop it at any time; the
+        next call continues. Raises InvalidInput without an embedder, ModelError, StoreError.
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "an embedder, which computes the vectors")
-        space, last, done, total = space_of(self.embedder), 0, 0, (await self.spaces()).behind
-        while batch := await self.store.read(self.scope, search.unplaced, space, last, BATCH):
+        space, last, done = space_of(self.embedder), 0, 0
+        total = (await self.spaces()).behind if progress is not None else 0
+        read, missing = self.store.read, search.unplaced
+        while batch := await read(self.scope, missing, space, last, BATCH, since):
+            if pause is not None:
+                await pause()
             vectors = await embed(self.embedder, [text for _, text in batch])
             rows = [(*row, vector) for row, vector in zip(batch, vectors, strict=True)]
             done += await self.store.write(self.scope, search.place, space, rows)
@@ -513,13 +525,17 @@ async def write_lessons(
     memory: Memory, lessons: Sequence[Reflection], work: Callable[..., list[Remembered]], *key: Any
 ) -> list[Remembered]:
     """Embed lessons and store them by the store's function `work`, in one transaction."""
+    bounds = {"most": memory.max_entries or 0, "quota": memory.quota}
+    if memory.later is not None:
+        answers = await memory.store.write(memory.scope, work, *key, lessons, **bounds)
+        await memory.later()
+        return answers
     texts = [each.example.task if each.example else each.text for each in lessons]
     vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
     embedded = [
         replace(each, space=vectors[text][0], vector=vectors[text][1])
         for each, text in zip(lessons, texts, strict=True)
     ]
-    bounds = {"most": memory.max_entries or 0, "quota": memory.quota}
     return await memory.store.write(memory.scope, work, *key, embedded, **bounds)
 
 

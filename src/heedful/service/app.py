@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,16 +23,17 @@ import h11
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful import __version__
 from heedful.errors import UsageError
 from heedful.integrations import mcp
 from heedful.service import problems
-from heedful.service.auth import BEARER, Callers
+from heedful.service.auth import BEARER, Callers, Route
 from heedful.service.middleware import Entrance
 from heedful.service.problems import REPEATS
 from heedful.service.routes import ROUTERS
@@ -41,6 +43,27 @@ from heedful.service.setup import Setup
 
 async def _pass_on(request: Request, error: Exception) -> Response:
     raise error  # the middleware turns every error into an answer
+
+
+class _Router:
+    """Finds the route of a request without FastAPI, which compares each path twice."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        routes = (route for router in ROUTERS for route in router.routes)
+        self._routes = [route for route in routes if isinstance(route, Route)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for route in self._routes if scope["type"] == "http" else ():
+            if scope["method"] not in (route.methods or ()):
+                continue
+            if found := route.path_regex.match(scope["path"]):
+                kinds = route.param_convertors
+                values = {name: kinds[name].convert(one) for name, one in found.groupdict().items()}
+                scope.update(route=route, path_params=values)
+                await route.handle(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def application(setup: Setup) -> FastAPI:
@@ -53,7 +76,10 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
-        middleware=[Middleware(Entrance, setup=setup, callers=Callers(setup))],
+        middleware=[
+            Middleware(Entrance, setup=setup, callers=Callers(setup)),
+            Middleware(_Router),
+        ],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup = setup
@@ -63,7 +89,7 @@ def application(setup: Setup) -> FastAPI:
         answers: Any = {"default": _DESCRIPTION["errors"][error]}
         key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
         app.include_router(router, dependencies=key, responses=answers)
-    app.router.routes.append(Route(mcp.PATH, mcp.Endpoint(app), methods=["POST"]))
+    app.router.routes.append(routing.Route(mcp.PATH, mcp.Endpoint(app), methods=["POST"]))
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))
     return app
@@ -168,16 +194,18 @@ class _Connection(h11.Connection):
         return super().next_event()
 
 
-class _Protocol(H11Protocol):
+class _Limited:
     """A connection that is closed when there are too many and it has waited longest."""
+
+    connections: Any
+    loop: asyncio.AbstractEventLoop
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn = _Connection(h11.SERVER, HEAD)
         self.since = self.loop.time()  # when its last request ended
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(transport)  # type: ignore[misc]
         open_: Any = self.connections
         if len(open_) > (most := most_connections()):
             waiting = (one for one in open_ if one.cycle is None or one.cycle.response_complete)
@@ -190,7 +218,61 @@ class _Protocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
-        super().on_response_complete()
+        super().on_response_complete()  # type: ignore[misc]
+
+
+class _Protocol(_Limited, H11Protocol):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Connection(h11.SERVER, HEAD)
+
+
+FAST = all(map(find_spec, ("httptools", "uvloop")))  # if the extra `fast` is installed
+
+
+def _fast_protocol() -> type[asyncio.Protocol]:
+    """Return a protocol with the parser httptools that refuses what `_Protocol` refuses."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Fast(_Limited, HttpToolsProtocol):
+        received = 0  # bytes of headers that are not complete
+        refusal = ""  # of a request, after the answers to earlier ones
+
+        def data_received(self, data: bytes) -> None:
+            before = self.received
+            if not self.refusal:
+                super().data_received(data)
+            if before and self.received and not self.refusal:
+                self.received += len(data)
+                if self.received > HEAD:
+                    self.send_400_response("The headers are too long.")
+
+        def send_400_response(self, msg: str) -> None:
+            self.refusal = msg
+            last: Any = self.cycle  # None before the first request
+            if last is None or last.response_complete or last.more_body:
+                super().send_400_response(msg)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.refusal and self.cycle.response_complete and not self.transport.is_closing():
+                super().send_400_response(self.refusal)
+
+        def on_message_begin(self) -> None:
+            self.received = 1
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self.received = 0
+            lengths = [value for name, value in self.headers if name == b"content-length"]
+            coding = any(name == b"transfer-encoding" for name, _ in self.headers)
+            if len(lengths) + coding > 1 or b"," in b"".join(lengths):
+                raise ValueError("the length of the request is ambiguous")
+            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD:
+                raise ValueError("the headers are too long")
+            super().on_headers_complete()
+
+    return Fast
 
 
 class _Server(uvicorn.Server):
@@ -220,7 +302,7 @@ async def listen(
     """
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=_fast_protocol() if FAST else _Protocol,
         backlog=ACCEPTED,
         ws="none",
         lifespan="off",

@@ -14,16 +14,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
+from inspect import iscoroutine
 from math import inf
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import TypeAdapter
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
@@ -156,37 +160,97 @@ BEARER = HTTPBearer(
 
 
 class Route(APIRoute):
-    """A route that reads a large body in a thread, so that nobody else waits for it.
+    """A route that checks its parameters and sends its answer without FastAPI, in a third of time.
 
-    In the state of the request, `plain` is the body as JSON data, and `wrong` what is wrong with
-    it. `Needs` refuses it, because a caller without permission gets 403 for any body.
+    It reads a large body in a thread, so that nobody else waits for it. In the state of the
+    request, `plain` is the body as JSON data. It is refused after `Needs`, because a caller without
+    permission gets 403 for any body. An answer is not checked again.
     """
 
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+        else:
+            response = await self._answer(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+    @cached_property
+    def _answer(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        return self.get_route_handler()
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of FastAPI, which then gets a large body already checked."""
-        handle, field = super().get_route_handler(), self.body_field
-        if field is None:
-            return handle
+        """Return the function that answers a request."""
+        function, json_of = self.endpoint, TypeAdapter(self.response_model)
+        field: Any = self.body_field
 
-        def read(request: Request, body: bytes) -> None:
-            state, request._json = request.scope["state"], None
-            wrong: Sequence[Any] = ()
+        def read(request: Request, body: bytes) -> Any:
+            state = request.scope["state"]
+            state["wrong"] = ()
             try:
-                request._json = state["plain"] = json.loads(body)
-                if len(body) > LARGE:
-                    request._json, wrong = field.validate(request._json, {}, loc=("body",))
+                state["plain"] = plain = json.loads(body) if body else None
             except (ValueError, RecursionError) as error:
-                wrong = [{"loc": ("body",), "type": "json", "msg": f"it cannot be parsed: {error}"}]
-            state["wrong"] = wrong
+                found = {"loc": ("body",), "type": "json", "msg": f"it cannot be parsed: {error}"}
+                state["wrong"] = [found]
+                return None
+            if plain is None:
+                state["wrong"] = [{"loc": ("body",), "type": "missing", "msg": "Field required"}]
+                return None
+            value, state["wrong"] = field.validate(plain, {}, loc=("body",))
+            return value
 
-        async def handle_read(request: Request) -> Response:
-            if len(body := await request.body()) > LARGE:
-                await asyncio.to_thread(read, request, body)
-            elif body:
-                read(request, body)
-            return await handle(request)
+        async def answer(request: Request) -> Response:
+            value, headers = None, Response()
+            del headers.headers["content-length"]
+            headers.status_code = self.status_code or 200
+            if field is not None:
+                body = await request.body()
+                large = len(body) > LARGE
+                value = (
+                    await asyncio.to_thread(read, request, body) if large else read(request, body)
+                )
+            wrong: list[Any] = []
+            values = await _arguments(self.dependant, request, headers, wrong)
+            if wrong := [*wrong, *request.scope["state"].get("wrong", ())]:
+                raise RequestValidationError(wrong)
+            if field is not None:
+                values[field.name] = value
+            result = await function(**values)
+            if isinstance(result, Response):
+                return result
+            content = json_of.dump_json(result, by_alias=True, warnings=False)
+            response = Response(content, headers.status_code, media_type="application/json")
+            response.raw_headers.extend(headers.raw_headers)
+            return response
 
-        return handle_read
+        return answer
+
+
+async def _arguments(
+    dependant: Dependant, request: Request, response: Response, wrong: list[Any]
+) -> dict[Any, Any]:
+    """Return the arguments of a function of a route, but not the body; append what is `wrong`."""
+    values: dict[Any, Any] = {}
+    for one in dependant.dependencies:
+        known = len(wrong)
+        given = await _arguments(one, request, response, wrong)
+        if len(wrong) == known:
+            made: Any = one.call(**given)  # type: ignore[misc]
+            values[one.name] = await made if iscoroutine(made) else made
+    parameters: Any = (
+        (dependant.path_params, request.path_params),
+        (dependant.query_params, request.query_params),
+        (dependant.header_params, request.headers),
+    )
+    for fields, sent in parameters:
+        for one in fields:
+            if one.alias in sent:  # the functions have the defaults
+                where = one.field_info.in_.value, one.alias
+                values[one.name], errors = one.validate(sent[one.alias], {}, loc=where)
+                wrong += errors
+    values |= {dependant.request_param_name: request, dependant.response_param_name: response}
+    values.pop(None, None)
+    return values
 
 
 class Needs:
@@ -209,10 +273,7 @@ class Needs:
                     raise TenantMismatch(f"the key does not belong to tenant {tenant!r}")
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
-        caller = caller.within(project) if project else caller
-        if state.get("wrong"):
-            raise RequestValidationError(state["wrong"])
-        return caller
+        return caller.within(project) if project else caller
 
 
 # Types of the parameter `caller` of a route; 403 if the key lacks the permission.

@@ -75,6 +75,8 @@ class Work:
 # Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy by name.
 Opens = Callable[..., Run[Any]]
 ACTOR = "heedful worker"
+# Seconds by which the clocks of two processes may differ, or for which a transaction may last.
+OVERLAP = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class Tools(Resources):
     that open loops; a job `drive` contains one of these names. In the `mode` "full" the
     worker dreams every night, in "lite" only on request. Every night it removes the lessons that
     were not used for `unused_for` seconds, and all but the best `keep` lessons; None turns a limit
-    off. `patience` says how long to wait until a trace is complete.
+    off. `patience` says how long to wait until a trace is complete. The job `embed` calls `pause`
+    before each batch; `embedded` has the time up to which it has seen the examples of a scope.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -111,6 +114,8 @@ class Tools(Resources):
     keep: int | None = None
     enabled: bool = True
     patience: Patience = Patience()
+    pause: Callable[[], Awaitable[None]] | None = None
+    embedded: dict[Scope, float] = field(default_factory=dict)
 
     @property
     def prunes(self) -> bool:
@@ -141,10 +146,15 @@ async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
     await hooks.work(Host(memory=tools.memory(scope), strict=True), session, what)
 
 
-async def embed(tools: Tools, scope: Scope) -> None:
-    """Compute and store the missing vectors of examples. Raises ModelError, StoreError."""
+async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
+    """Compute and store the missing vectors of examples. Raises ModelError, StoreError.
+
+    With `since`, leaves out examples that an earlier run of this process has seen.
+    """
     if tools.embedder is not None:
-        await tools.memory(scope).reembed()
+        began, last = time.time(), tools.embedded.get(scope, 0.0) if since else 0.0
+        await tools.memory(scope).reembed(since=last, pause=tools.pause)
+        tools.embedded[scope] = began - OVERLAP
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
@@ -192,11 +202,15 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of job: its function, its queue, and its priority. Higher priorities run first."""
+    """A kind of job: its function, queue and priority, of which the highest runs first.
+
+    A worker begins it after `delay` seconds, in which an equal job need not be queued again.
+    """
 
     run: Callable[..., Awaitable[None]]
     queue: str
     priority: int
+    delay: int = 0
 
 
 TASKS: Mapping[str, Task] = {
@@ -204,7 +218,7 @@ TASKS: Mapping[str, Task] = {
     "reflect": Task(reflect, "reflection", 40),
     "learn": Task(learn, "reflection", 35),
     "prove": Task(prove, "memory", 30),
-    "embed": Task(embed, "memory", 20),
+    "embed": Task(embed, "memory", 20, 1),
     "dream": Task(dream, "memory", 10),
     "prune": Task(prune, "memory", 0),
 }

@@ -265,7 +265,8 @@ class Entrance:
             return
         out = _Response(scope, send)
         began, most = time.perf_counter(), self._setup.limits.answer
-        time_left = asyncio.timeout(most)
+        time_left, metrics = asyncio.timeout(most), self._setup.metrics
+        metrics.running += 1
         try:
             async with time_left:
                 await self._admit(scope, receive, out.send)
@@ -282,7 +283,8 @@ class Entrance:
                 failure = Problem(504, "took_too_long", f"the request took more than {most:g} s")
             await answer(failure, scope)(scope, receive, out.send)
         finally:
-            out.log(self._setup.metrics, time.perf_counter() - began)
+            metrics.running -= 1
+            out.log(metrics, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC or "caller" in scope["state"]:  # a tool asks for its caller

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import Semaphore
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import prometheus_client
@@ -13,14 +16,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
 from heedful.compat.guardrails import LoopGuardrails
-from heedful.errors import UnknownName
+from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.policies import goal
 from heedful.loop.record import Goal
+from heedful.memory.memory import Memory, space_of
 from heedful.models.contract import Model
-from heedful.service.jobs import Depth, Resources, Work
+from heedful.service.jobs import OVERLAP, Depth, Resources, Work
+from heedful.store import search
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 
@@ -41,6 +46,8 @@ class Metrics:
         self.refused: Counter = Counter("heedful_spans_refused", "Spans not stored", **to)
         self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
         self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
+        self.running: int = 0  # requests
+        self._behind = Gauge("heedful_texts_unembedded", "Texts that wait for a vector", **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
@@ -52,8 +59,9 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, waiting: Iterable[Depth]) -> bytes:
+    def text(self, waiting: Iterable[Depth], behind: int = 0) -> bytes:
         """Return all metrics in the Prometheus text format; `waiting` describes the job queue."""
+        self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
         for one in waiting:
@@ -63,6 +71,8 @@ class Metrics:
 
 
 MIB = 1024 * 1024
+COUNTED = 10_000  # the most texts without a vector that a metric counts
+KNOWN = 10_000  # memories that are kept
 APART = 2  # checks that run in processes at the same time
 
 
@@ -105,8 +115,8 @@ class Setup(Resources):
     loops without a policy. `pins` maps patterns such as `TENANT/PROJECT/*`, which are compared with
     tenant, project and id of a loop, to what is pinned to it: names of `checks`, which judge every
     attempt; goals; and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run
-    in processes at the same time. With `reflections` False, the service generates none. Raises
-    UnknownName.
+    in processes at the same time. With `reflections` False, the service generates none. `behind`
+    has the scopes with texts that may not be embedded yet, and since when. Raises UnknownName.
     """
 
     scope: Scope = Scope()
@@ -121,9 +131,37 @@ class Setup(Resources):
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
+    behind: dict[Scope, float] = field(default_factory=dict)
+    memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sorted(self.pins.values())
+
+    def memory(self, scope: Scope) -> Memory:
+        """Return the memory of this tenant and project; a job embeds what is written to it."""
+        if (memory := self.memories.get(scope)) is None:
+            if len(self.memories) >= KNOWN:
+                self.memories.clear()
+            memory = self.memories[scope] = Resources.memory(self, scope)
+            memory.later = partial(self.embed_soon, scope) if self.embedder else None
+        return memory
+
+    async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
+        """Queue a job that embeds new texts; if the queue fails, the next one embeds them."""
+        self.behind.setdefault(scope, time.time() - OVERLAP if since else 0.0)
+        with suppress(StoreError):
+            await self.work.defer("embed", scope, **({"since": since} if since else {}))
+
+    async def unembedded(self) -> int:
+        """Count up to `COUNTED` texts that requests wrote and no job has embedded yet."""
+        found, space = 0, space_of(self.embedder)
+        for scope, since in list(self.behind.items()):
+            asked = space, 0, COUNTED - found, since
+            behind = len(await self.store.read(scope, search.unplaced, *asked))
+            found += behind
+            if not behind:
+                self.behind.pop(scope, None)
+        return found
 
     def pinned(self, scope: Scope, loop: str) -> Pinned:
         """Return what is pinned to a loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -33,6 +34,7 @@ SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
 # The setting with which row-level security shows a worker the jobs of all tenants.
 WORKER = "-c heedful.worker=on"
 _DEPTH = "select * from queue_depth(%(silent)s)"
+KNOWN = 10_000  # delayed jobs
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 
@@ -58,6 +60,7 @@ class PostgresQueue(jobs.Work):
             options = conninfo_to_dict(self._conninfo)["options"]
             self._conninfo = make_conninfo(self._conninfo, options=f"{options} {WORKER}")
         self._stack = AsyncExitStack()
+        self._sent: dict[str, float] = {}  # names of delayed jobs, and until when they surely wait
         # A periodic task that is up to a day late still runs.
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
 
@@ -74,9 +77,12 @@ class PostgresQueue(jobs.Work):
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
-        job = Job(task, scope, arguments)
+        job, now = Job(task, scope, arguments), time.monotonic()
+        if self._sent.get(job.name, 0.0) > now:
+            return  # it has not begun yet
         deferred = self._app.configure_task(
             _named(task),
+            schedule_in={"seconds": job.kind.delay} if job.kind.delay else None,
             queue=job.kind.queue,
             priority=job.kind.priority,
             lock=job.holds,
@@ -85,6 +91,10 @@ class PostgresQueue(jobs.Work):
         sent: Any = {**asdict(scope), "arguments": arguments}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
             await deferred.defer_async(**sent)
+            if job.kind.delay:
+                if len(self._sent) > KNOWN:
+                    self._sent.clear()
+                self._sent[job.name] = now + job.kind.delay
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""

@@ -412,7 +412,8 @@ class _Pool(Threads[Session]):
             for lock in locks:
                 turn = self._turns.setdefault((loop, lock), asyncio.Lock())
                 await turns.enter_async_context(turn)
-            return await asyncio.wrap_future(self.submit(job))
+            value: T = await self.submit(job)
+            return value
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
         """Run `work` in a transaction and return its result; retry if the database asks."""

@@ -420,9 +420,15 @@ def spaces(db: Db, scope: Scope) -> dict[str, int]:
     return {row["space"]: row["n"] for row in db.all("count_spaces", scope, blank=BLANK)}
 
 
-def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
-    """Return id and task of recallable examples without a vector in `space`, above id `after`."""
-    rows = db.all("unplaced", scope, blank=BLANK, space=space, after=after, limit=limit)
+def unplaced(
+    db: Db, scope: Scope, space: str, after: int, limit: int, since: float = 0.0
+) -> list[tuple[int, str]]:
+    """Return id and task of recallable examples without a vector in `space`, above id `after`.
+
+    Only examples that were stored at the time `since` or later are returned.
+    """
+    values = {"space": space, "after": after, "limit": limit, "since": since, "blank": BLANK}
+    rows = db.run("unplaced", {"scope": token(scope), **values})
     return [(row["id"], row["task"]) for row in rows]
 
 

@@ -5,7 +5,6 @@ Each process has one writer thread. It commits all waiting writes together, with
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
@@ -75,7 +74,7 @@ class _Savepoint(Answers):
     """A `with` block that runs one job in a savepoint: an error undoes only this job's work."""
 
     def __init__(self, db: Connection, job: Job) -> None:
-        super().__init__((job,))
+        super().__init__((job,), translate_error)
         self._db = db
 
     def __enter__(self) -> None:
@@ -86,25 +85,24 @@ class _Savepoint(Answers):
             return False
         if error is not None:
             self._db.execute("rollback to work")
-            error = translate_error(error)
         self._db.execute("release work")
         return super().__exit__(_, error, __)
 
 
 class Thread(Threads[Connection]):
-    """A thread that runs jobs in order, on its own connection.
+    """A thread that runs jobs in order, on its own connection; all waiting ones in a transaction.
 
-    With `writes`, the thread commits all waiting jobs together, with one fsync. Each job runs in a
-    savepoint, so a failed job does not affect the others. Results are set only after the commit.
+    With `writes`, the thread commits them together, with one fsync. Each job runs in a savepoint,
+    so a failed job does not affect the others. Results are set only after the commit.
     """
 
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
-        super().__init__(connect, 1, GROUP if writes else 1)
+        super().__init__(connect, 1, GROUP)
         self._transact = _commit if writes else _read
 
     async def run(self, work: Work[T]) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`."""
-        answer: T = await asyncio.wrap_future(self.submit(work))
+        answer: T = await self.submit(work)
         return answer
 
     def perform(self, jobs: Sequence[Job]) -> None:
@@ -127,10 +125,10 @@ class Thread(Threads[Connection]):
 
 def _read(db: Connection, jobs: Sequence[Job]) -> None:
     for job in jobs:
-        db.execute("begin")
-        value = job.work(db)
-        db.execute("rollback")
-        job.set_result(value)
+        with Answers((job,), translate_error):
+            if not db.in_transaction:
+                db.execute("begin")
+            job.end(job.work(db))
 
 
 def _commit(db: Connection, jobs: Sequence[Job]) -> None:
@@ -149,8 +147,8 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         raise
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
-        if not job.done():
-            job.set_result(value)
+        if not job.done:
+            job.end(value)
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.

@@ -19,8 +19,9 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -37,7 +38,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Scope
@@ -194,30 +195,66 @@ _every: WeakSet[Threads[Any]] = WeakSet()
 _of_parent: list[object] = []
 
 
-class Job(Future[Any]):
-    """A function `work` that waits for a free thread, and the future of its result."""
+_own = threading.local()  # `results`: for each event loop, the jobs that have a result
+
+
+class Job:
+    """A function `work` that waits for a free thread, and the `future` of its result.
+
+    One thread sets the results. An event loop is woken once for all that it has not yet seen.
+    """
+
+    __slots__ = ("done", "error", "future", "value", "work")
 
     def __init__(self, work: Callable[..., Any]) -> None:
-        super().__init__()
         self.work = work
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.done: bool = False
+
+    def end(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the result of the job: the `error` if there is one, else the `value`."""
+        self.done, self.value, self.error = True, value, error
+        loop, results = self.future.get_loop(), _own.__dict__.setdefault("results", _Results())
+        ended = results.setdefault(loop, deque())
+        ended.append(self)
+        if len(ended) == 1:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                loop.call_soon_threadsafe(_tell, ended)
+
+
+_Results = WeakKeyDictionary[asyncio.AbstractEventLoop, deque[Job]]
+
+
+def _tell(ended: deque[Job]) -> None:
+    while ended:
+        job = ended.popleft()
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.value)
 
 
 class Answers:
     """A `with` block; an error in the block becomes the result of all jobs without a result."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_jobs", "_translate")
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
+    def __init__(
+        self, jobs: Sequence[Job], translate: Callable[[BaseException], BaseException] | None = None
+    ) -> None:
+        self._jobs, self._translate = jobs, translate
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is not None:
+            error = self._translate(error) if self._translate else error
             for job in self._jobs:
-                if not job.done():
-                    job.set_exception(error)
+                if not job.done:
+                    job.end(error=error)
         return True
 
 
@@ -246,7 +283,7 @@ class Threads(Generic[C]):
         self._idle: list[None] = []  # an item for each thread that waits for a job
         self._threads: list[threading.Thread] = []
 
-    def submit(self, work: Callable[..., Any]) -> Future[Any]:
+    def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
         job = Job(work)
         with self._lock:
@@ -259,12 +296,12 @@ class Threads(Generic[C]):
                 thread.start()
                 self._threads.append(thread)
             self._jobs.put(job)
-        return job
+        return job.future
 
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run the jobs on this thread and set their results. Raises the first error of a job."""
         for job in jobs:
-            job.set_result(job.work())
+            job.end(job.work())
 
     def connection(self) -> C:
         """Return the connection of the current thread; open a connection if necessary."""
@@ -297,7 +334,7 @@ class Threads(Generic[C]):
                     break
                 jobs.append(job)
             with Answers(jobs):
-                self.perform([job for job in jobs if job.set_running_or_notify_cancel()])
+                self.perform([job for job in jobs if not job.future.cancelled()])
             if len(idle) < self._size:
                 idle.append(None)
             del job, jobs  # a waiting thread keeps no object of a caller alive

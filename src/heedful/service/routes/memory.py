@@ -235,6 +235,8 @@ async def rule(
     """
     caller.record(f"quarantine.{ruling}", str(id), why=body.why)
     await getattr(caller.memory.quarantine, ruling)([id], by=caller.by, why=body.why)
+    if ruling == "release" and caller.setup.embedder:
+        await caller.setup.embed_soon(caller.scope, since="")
     state = "candidate" if ruling == "release" else "retired"
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 

@@ -64,9 +64,11 @@ async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus, without the jobs if the job queue does not answer."""
     setup: Setup = request.app.state.setup
     waiting: Sequence[Depth] = ()
+    behind = 0
     with suppress(StoreError):
         waiting = await setup.work.depth()
-    return Response(setup.metrics.text(waiting), media_type=CONTENT_TYPE_LATEST)
+        behind = await setup.unembedded()
+    return Response(setup.metrics.text(waiting, behind), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)

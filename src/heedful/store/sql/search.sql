@@ -57,9 +57,8 @@ group by 1;
 -- name: unplaced
 -- Ordered by id, so that batches read each example once.
 select e.id, e.task
-from example e cross join reflection l left join vector v on v.example = e.id
-where l.id = e.reflection and e.id > :after and l.tenant = :tenant and l.project = :project
-  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
+from example e left join vector v on v.example = e.id
+where e.scope = :scope and e.indexed and e.at >= :since and e.id > :after
   and trim(e.task, :blank) <> '' and (v.example is null or v.space <> :space)
 order by e.id limit :limit;
 
