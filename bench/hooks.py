@@ -57,7 +57,7 @@ def figures(folder: str) -> Iterable[Figure]:
     yield Figure("before of a run, p99", _high(before), "ms", HIGH)
     yield Figure("seen of a run, p99", _high(seen), "ms", HIGH)
     yield Figure("a result among 5,000 events, p99", _high(asyncio.run(_long(str(place)))), "ms")
-    with serving(str(place.parent)) as url:
+    with serving(str(place.parent)) as (url, _):
         _posts(url, CALLS // 10)
         spent = _posts(url, CALLS)
     yield Figure("a hook over HTTP before a call, median", median(spent), "ms")

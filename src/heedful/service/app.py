@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -227,6 +227,16 @@ class _Protocol(_Limited, H11Protocol):
         self.conn = _Connection(h11.SERVER, HEAD)
 
 
+def _check_head(url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise ValueError for a head that `_Protocol` refuses; the parser httptools does not."""
+    lengths = [value for name, value in headers if name == b"content-length"]
+    coding = any(name == b"transfer-encoding" for name, _ in headers)
+    if len(lengths) + coding > 1 or b"," in b"".join(lengths):
+        raise ValueError("the length of the request is ambiguous")
+    if len(url) + sum(len(name) + len(value) for name, value in headers) > HEAD:
+        raise ValueError("the headers are too long")
+
+
 FAST = all(map(find_spec, ("httptools", "uvloop")))  # if the extra `fast` is installed
 
 
@@ -264,12 +274,7 @@ def _fast_protocol() -> type[asyncio.Protocol]:
 
         def on_headers_complete(self) -> None:
             self.received = 0
-            lengths = [value for name, value in self.headers if name == b"content-length"]
-            coding = any(name == b"transfer-encoding" for name, _ in self.headers)
-            if len(lengths) + coding > 1 or b"," in b"".join(lengths):
-                raise ValueError("the length of the request is ambiguous")
-            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD:
-                raise ValueError("the headers are too long")
+            _check_head(self.url, self.headers)
             super().on_headers_complete()
 
     return Fast
