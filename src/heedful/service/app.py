@@ -252,10 +252,9 @@ def _fast_protocol() -> type[asyncio.Protocol]:
             before = self.received
             if not self.refusal:
                 super().data_received(data)
-            if before and self.received and not self.refusal:
-                self.received += len(data)
-                if self.received > HEAD:
-                    self.send_400_response("The headers are too long.")
+            self.received += len(data) * bool(before and self.received)
+            if self.received > HEAD and not self.refusal:
+                self.send_400_response("The headers are too long.")
 
         def send_400_response(self, msg: str) -> None:
             self.refusal = msg
