@@ -207,9 +207,11 @@ class Job:
     __slots__ = ("done", "error", "future", "value", "work")
 
     def __init__(self, work: Callable[..., Any]) -> None:
-        self.work = work
+        self.work: Callable[..., Any] = work
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.done: bool = False
+        self.value: Any = None
+        self.error: BaseException | None = None
 
     def end(self, value: Any = None, error: BaseException | None = None) -> None:
         """Set the result of the job: the `error` if there is one, else the `value`."""
