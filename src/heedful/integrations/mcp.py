@@ -344,7 +344,13 @@ class Endpoint:
 
 
 async def ask(
-    app: Any, caller: Caller, method: str, path: str, body: Any = None
+    app: Any,
+    caller: Caller,
+    method: str,
+    path: str,
+    body: Any = None,
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, Any]:
     """Return the status and the JSON answer of a route of `app`, without a connection."""
     content = b"" if body is None else json.dumps(body).encode()
@@ -358,8 +364,10 @@ async def ask(
         parts.append(message)
 
     scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "scheme": "http"}
-    scope |= {"method": method, "path": path, "root_path": "", "query_string": b""}
-    scope |= {"headers": [(b"content-type", b"application/json")], "state": {"caller": caller}}
+    scope |= {"method": method, "path": path, "root_path": "", "query_string": query.encode()}
+    given = {"content-type": "application/json", **(headers or {})}
+    sends = [(name.encode(), value.encode()) for name, value in given.items()]
+    scope |= {"headers": sends, "state": {"caller": caller}}
     with Effects(actor=caller.actor):
         await app(scope, receive, send)
     return parts[0]["status"], json.loads(b"".join(one.get("body", b"") for one in parts[1:]))

@@ -1,0 +1,146 @@
+"""The pages about work: policies replayed on recorded loops, pipelines, traces, and health."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Any
+
+from heedful.errors import HeedfulError, NotFound, StoreError
+from heedful.loop.policies import PRESETS, policy
+from heedful.loop.reach import reach
+from heedful.loop.replay import Figures
+from heedful.pages.report import Point, front
+from heedful.service.problems import Problem
+from heedful.store import episodes as episode_store
+from heedful.store import runs as run_store
+from heedful.web import figures
+from heedful.web.site import Document, Visit, cursor_links, page
+
+SHOWN = 50
+LOOPS = 500  # the newest loops on which policies are replayed
+POLICIES = 10
+
+
+@page("/policies", "policies", "Policies")
+async def policies(visit: Visit) -> Document:
+    """Replay policies on recorded loops: what each would have cost and lost."""
+    asked = [one for one in visit.query.get("policy", "").splitlines() if one.strip()]
+    chosen = (asked or sorted(PRESETS))[:POLICIES]
+    limit = int(n) if (n := visit.query.get("limit", "")).isdecimal() and n else LOOPS
+    body = {"policies": chosen, "limit": max(1, min(limit, 10_000))}
+    made: Document = {"asked": "\n".join(chosen), "limit": body["limit"], "wrong": "", "rows": []}
+    try:
+        answer = await visit.ask("POST", "/v1/replay", body)
+    except Problem as error:
+        return {**made, "wrong": error.detail, "reach": []}
+    rows = [answer["recorded"], *answer["policies"]]
+    points = [_point(row) for row in rows]
+    best = {(one.cost, one.solved) for one in front(points)}
+    for row, point in zip(rows, points, strict=True):
+        row |= {"at": asdict(point), "front": (point.cost, point.solved) in best}
+    reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
+    return {**made, "rows": rows, "more": answer["more"], "reach": reached}
+
+
+def _point(row: Document) -> Point:
+    names = set(Figures.__dataclass_fields__)
+    return Point.of(Figures(**{k: v for k, v in row.items() if k in names}))
+
+
+def _reach(notation: str) -> list[str]:
+    """Return which rules of a policy can change a decision."""
+    if not notation:
+        return []
+    try:
+        return [str(one) for one in reach(policy(notation))]
+    except HeedfulError as error:
+        return [str(error)]
+
+
+@page("/pipelines", "pipelines", "Pipelines")
+async def pipelines(visit: Visit) -> Document:
+    """Show the newest runs of pipelines."""
+    cursor = visit.query.get("cursor", "")
+    before = int(cursor) if cursor.isdecimal() else 0
+    found = await visit.caller.read(figures.runs, SHOWN + 1, before)
+    following = str(found[SHOWN - 1]["n"]) if len(found) > SHOWN else None
+    return {"runs": found[:SHOWN], **cursor_links(visit, following)}
+
+
+@page("/pipelines/{id}", "pipeline", "Run of a pipeline")
+async def pipeline(visit: Visit, id: str) -> Document:
+    """Show a run: its stages on one line of time, each attempt, and what was fed back."""
+    store, scope = visit.caller.setup.store, visit.caller.scope
+    report = await run_store.report_of(store, scope, id)
+    plain = json.loads(json.dumps(report.plain(), default=str))
+    stages = [
+        {"name": one.name, "status": one.status, "action": one.action, "loop": run_store.loop_of(id, one.name)}
+        for one in report.stages
+    ]
+    attempts = [one for stage in report.stages for one in stage.attempts]
+    began = min([report.began, *(one.timestamp for one in attempts)])
+    length = max([1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)])
+    bars = [
+        {
+            "stage": number,
+            "attempt": one.attempt,
+            "status": one.overall_status,
+            "at": (one.timestamp - began) / length,
+            "part": one.execution_time_ms / 1000 / length,
+            "ms": one.execution_time_ms,
+            "feedback": one.feedback_for_agent,
+            "output": one.output,
+            "checks": [asdict(check) for check in one.checks],
+        }
+        for number, stage in enumerate(report.stages)
+        for one in stage.attempts
+    ]
+    return {"report": plain, "stages": stages, "bars": bars, "seconds": length, "run": id}
+
+
+@page("/traces", "traces", "Traces")
+async def traces(visit: Visit) -> Document:
+    """Show the episodes that agents sent."""
+    state = visit.query.get("state", "")
+    answer = await visit.get("/v1/episodes", limit=SHOWN, state=state, cursor=visit.query.get("cursor"))
+    counts: dict[Any, int] = await visit.caller.read(episode_store.counts)
+    shown = {"episodes": answer["items"], "state": state, "counts": counts}
+    return {**shown, **cursor_links(visit, answer["next"])}
+
+
+@page("/traces/{digest}", "trace", "Trace")
+async def trace(visit: Visit, digest: str) -> Document:
+    """Show an episode as a timeline, with its failing events marked."""
+    found = await visit.caller.read(figures.rows, "episode_of", digest=digest)
+    if not found:
+        raise NotFound("episode", digest, "the project")
+    row = dict(found[0])
+    record = json.loads(row.pop("record"))
+    return {**row, "events": record.get("events", []), "task": record.get("task") or ""}
+
+
+@page("/health", "health", "Spend and health")
+async def health(visit: Visit) -> Document:
+    """Show calls and cost, what waits, what failed, and what stopping saved."""
+    setup, read = visit.caller.setup, visit.caller.read
+    try:
+        jobs = [asdict(one) for one in await setup.work.depth()]
+    except StoreError as error:
+        jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+    spaces = await visit.caller.memory.spaces()
+    saved: Document = {}
+    try:
+        body = {"policies": ["default, attempts.limit=8"], "limit": LOOPS}
+        answer = await visit.ask("POST", "/v1/replay", body)
+        saved = {"recorded": answer["recorded"], "lax": answer["policies"][0]}
+    except Problem:
+        pass  # there is no loop to replay
+    return {
+        **await read(figures.home),
+        "jobs": jobs,
+        "spaces": {"here": spaces.here, "behind": spaces.behind, "space": spaces.space},
+        "episodes": await read(episode_store.counts),
+        "saved": saved,
+    }
