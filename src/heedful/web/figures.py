@@ -6,18 +6,20 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log, sqrt
+from math import lgamma, log
 from pathlib import Path
 from typing import Any
 
 from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import HELD
 from heedful.store.store import Db, Row, key_of
 
 DAY = 86_400.0
-DAYS = 30
+DAYS, FEW = 30, 3  # days of a course; of a shorter record, `GROUPS` groups of loops
+GROUPS = 20
 LOOPS = 10_000  # the newest loops that a figure looks at
 JUDGED = 1_000  # the newest loops whose findings are read
 LEVEL = 0.05
@@ -62,15 +64,22 @@ class Share:
     def interval(self) -> tuple[float, float]:
         """Both ends of the interval at level 0.05.
 
-        It is the normal mixture of Robbins for a variance of at most 1/4 (Howard and others, 2021,
-        time-uniform Chernoff bounds), which is narrowest near 100 loops.
+        A share outside it would give the counts less than 0.05 of the probability that a uniform
+        mixture of all shares gives them, which a true share does at any time with probability 0.05
+        at most (Robbins, 1970, Statistical methods related to the law of the iterated logarithm).
         """
-        if not self.of:
-            return 0.0, 1.0
-        rho, v = 25.0, self.of / 4
-        radius = sqrt((v + rho) * (2 * log(1 / LEVEL) + log((v + rho) / rho))) / self.of
-        share = self.number / self.of
-        return max(0.0, share - radius), min(1.0, share + radius)
+        right, wrong = self.number, self.of - self.number
+        mixed = lgamma(right + 1) + lgamma(wrong + 1) - lgamma(self.of + 2) + log(LEVEL)
+
+        def end(share: float, bound: float) -> float:
+            for _ in range(40):
+                middle = (share + bound) / 2
+                likely = right * log(middle or 1e-12) + wrong * log(1 - middle or 1e-12)
+                share, bound = (middle, bound) if likely >= mixed else (share, middle)
+            return bound
+
+        best = right / self.of if self.of else 0.5
+        return end(best, 0.0), end(best, 1.0)
 
     @property
     def plain(self) -> Plain:
@@ -81,21 +90,9 @@ class Share:
 
 def home(db: Db, scope: Scope) -> Plain:
     """Return how the newest loops went, day by day and in all."""
-    since, found = time.time() - DAYS * DAY, rows(db, scope, "ended", since=0.0, limit=LOOPS)
-    days: dict[int, Counter[str]] = defaultdict(Counter)
-    total = Counter[str]()
-    for row in found:
-        facts = Counter(loops=1, calls=row["calls"] or 0)
-        if row["state"] != "open":
-            right = row["state"] == "passed" and row["attempts"] == 1
-            facts.update(ended=1, right=right, retried=row["attempts"] > 1)
-            facts.update(solved=row["state"] == "passed" and row["attempts"] > 1)
-            facts.update(stopped=row["state"] == "stopped")
-        total += facts
-        if row["created"] >= since:
-            days[int(row["created"] // DAY)] += facts
-    last = int(time.time() // DAY)
-    shown = range(max(min(days, default=last), last - DAYS + 1), last + 1)
+    found = rows(db, scope, "ended", since=0.0, limit=LOOPS)
+    facts = [_facts(row) for row in found]
+    total = sum(facts, Counter[str]())
     return {
         "loops": total["loops"],
         "more": len(found) == LOOPS,
@@ -103,16 +100,41 @@ def home(db: Db, scope: Scope) -> Plain:
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
-        "days": [
-            {
-                "at": day * DAY,
-                "loops": days[day]["loops"],
-                "calls": days[day]["calls"],
-                "right": Share(days[day]["right"], days[day]["ended"]).plain,
-            }
-            for day in shown
-        ],
+        **_course([row["created"] for row in found], facts),
     }
+
+
+def _facts(row: Row) -> Counter[str]:
+    facts = Counter(loops=1, calls=row["calls"] or 0)
+    if row["state"] != "open":
+        passed, retried = row["state"] == "passed", row["attempts"] > 1
+        facts.update(ended=1, right=passed and not retried, retried=retried)
+        facts.update(solved=passed and retried, stopped=row["state"] == "stopped")
+    return facts
+
+
+def _course(times: Sequence[float], facts: Sequence[Counter[str]]) -> Plain:
+    """Return the figures of each of the last days; of a record of few days, of groups of loops."""
+    days = not times or (times[0] - times[-1]) > FEW * DAY
+    groups: dict[float, Counter[str]] = {}
+    if days and times:
+        last = time.time() // DAY
+        groups = {(last - n) * DAY: Counter() for n in reversed(range(DAYS))}
+    size = -(-len(times) // GROUPS) or 1
+    for n, (at, one) in enumerate(zip(times, facts, strict=True)):
+        start = at // DAY * DAY if days else times[min(len(times), (n // size + 1) * size) - 1]
+        if not days or start in groups:
+            groups[start] = groups.get(start, Counter()) + one
+    course = [
+        {
+            "at": at,
+            "loops": one["loops"],
+            "calls": one["calls"],
+            "right": Share(one["right"], one["ended"]).plain,
+        }
+        for at, one in sorted(groups.items())
+    ]
+    return {"course": course, "by": "day" if days else "group of loops"}
 
 
 def failing(db: Db, scope: Scope) -> list[Plain]:
@@ -125,7 +147,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
         failed[row["n"]].append({one["check"] for one in errors})
         passed[row["n"]] = row["state"] == "passed"
     first, again, mended = Counter[str](), Counter[str](), Counter[str]()
-    for n, attempts in failed.items():
+    for attempts in failed.values():
         for check in set().union(*attempts):
             first[check] += 1
             at = next(k for k, names in enumerate(attempts) if check in names)
@@ -137,6 +159,18 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
     ]
 
 
+def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
+    """Return the ids and texts of lessons by name; without the words of tools and documents."""
+    found = {}
+    for name in names:
+        kind, _, signature = name.partition("/")
+        key = {**key_of(scope), "kind": kind, "signature": signature}
+        for row in db.select("id, text, trust", "reflection", key):
+            text = "" if row["trust"] in HELD else row["text"]
+            found[name] = {"id": row["id"], "text": text}
+    return found
+
+
 def stopping(db: Db, scope: Scope) -> list[Plain]:
     """Return which rules stopped the newest stopped loops."""
     counts = Counter[str]()
@@ -146,9 +180,17 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     return [{"rule": rule, "loops": n} for rule, n in counts.most_common(10)]
 
 
-def listed(db: Db, scope: Scope, limit: int, **only: Any) -> list[Plain]:
+def listed(db: Db, scope: Scope, /, limit: int, **only: Any) -> list[Plain]:
     """Return the newest loops that fit all filters; "" and 0 allow all loops."""
-    filters = {"before": 0, "state": "", "key": "", "since": 0.0, "text": "", "rule": "", "tag": ""}
+    filters: Plain = {
+        "before": 0,
+        "state": "",
+        "key": "",
+        "since": 0.0,
+        "text": "",
+        "rule": "",
+        "tag": "",
+    }
     filters |= only
     filters["text"] = filters["text"].lower()
     for name, field in (("rule", "rule"), ("tag", "check")):

@@ -44,7 +44,7 @@ order by n desc limit :limit;
 -- name: overrides
 select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
 from override join loop on loop.n = override.loop
-where tenant = :tenant and project = :project and override.until > :now and override.used < override.decisions
+where loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
 order by override.until limit :limit;
 
 -- name: examples_of

@@ -1,8 +1,11 @@
-"""The pages about memory: lessons, quarantine, dreams, proof, and why recall tells what it tells."""
+"""The pages about memory: lessons, quarantine, dreams, proof, and what recall would tell."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal, get_args
 
@@ -30,7 +33,9 @@ async def lessons(visit: Visit) -> Document:
         rows = [{**one, "seen": one.get("meta", {}).get("seen")} for one in found["items"]]
         return {"found": rows, "lessons": [], "filters": only, "kinds": KINDS, "next": ""}
     asked = {name: only[name] for name in names[:-1]}
-    answer = await visit.get("/v1/reflections", limit=SHOWN, cursor=visit.query.get("cursor"), **asked)
+    answer = await visit.get(
+        "/v1/reflections", limit=SHOWN, cursor=visit.query.get("cursor"), **asked
+    )
     shown = {"lessons": answer["items"], "found": [], "filters": only, "kinds": KINDS}
     return {**shown, "states": get_args(State), **cursor_links(visit, answer["next"])}
 
@@ -80,7 +85,8 @@ async def held(visit: Visit, id: str) -> Document:
     source, would = entry["source"], {}
     if visit.may("approve") and source:
         asked = {"source": source, "dry_run": True}
-        would = await visit.ask("POST", "/v1/quarantine/revoke", asked)
+        with suppress(Problem):  # nothing more comes from it
+            would = await visit.ask("POST", "/v1/quarantine/revoke", asked)
     return {"entry": entry, "would": {k: v for k, v in would.items() if isinstance(v, int) and v}}
 
 
@@ -153,7 +159,23 @@ async def rollback(visit: Visit) -> str:
 @page("/proof", "proof", "Proof")
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
-    return {**await visit.get("/v1/proof", limit=SHOWN), **await visit.caller.read(figures.home)}
+    proven, read = await visit.get("/v1/proof", limit=SHOWN), visit.caller.read
+    texts = await read(figures.named, [one["lesson"] for one in proven["lessons"]])
+    for one in proven["lessons"]:
+        one |= texts.get(one["lesson"], {"id": 0, "text": ""})
+    return {**proven, **await read(figures.home)}
+
+
+def _told(lines: Sequence[str]) -> list[Document]:
+    """Return the lines of a briefing with their outcomes and the numbers of their lessons."""
+    rows = []
+    for line in lines:
+        outcome, _, said = line.partition(": ")
+        if outcome == "silent":
+            continue
+        number = re.match(r"lesson (\d+)", said)
+        rows.append({"outcome": outcome, "said": said, "lesson": number and int(number[1])})
+    return rows
 
 
 @page("/recall", "recall", "Recall")
@@ -172,5 +194,5 @@ async def recall(visit: Visit) -> Document:
     elif text:
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
-        made = {**briefing.plain(), "silence": briefing.silence, "lines": list(briefing.lines)}
+        made = {**briefing.plain(), "silence": briefing.silence, "rows": _told(briefing.lines)}
     return {"asked": asked, "answer": made, "spaces": str(await memory.spaces())}

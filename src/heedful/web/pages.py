@@ -1,4 +1,4 @@
-"""The pages about loops: what needs a person, the list of loops, and one loop attempt by attempt."""
+"""The pages about loops: what needs a person, the list, and one loop attempt by attempt."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
-from urllib.parse import quote
 
 from heedful.errors import HeedfulError, InvalidInput
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
-from heedful.loop.policies import policy
-from heedful.loop.record import Loop, format_score
-from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule, flat, rule_name
+from heedful.loop.record import Loop
+from heedful.loop.stop import (
+    All,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    StopRule,
+    flat,
+    rule_name,
+)
 from heedful.store import loops as loop_store
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
@@ -29,9 +37,9 @@ async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
     waiting = await visit.get("/v1/quarantine", limit=5) if visit.may("read") else {"items": []}
-    counted, failing, stopping, lifted = [
-        await read(one) for one in (figures.home, figures.failing, figures.stopping, figures.overrides)
-    ]
+    counted = await read(figures.home)
+    failing, stopping = await read(figures.failing), await read(figures.stopping)
+    lifted = await read(figures.overrides)
     stopped = await read(figures.listed, 5, state="stopped")
     failed = (await visit.get("/v1/episodes", state="failed", limit=5))["items"]
     return {
@@ -59,7 +67,7 @@ async def loops(visit: Visit) -> Document:
     names = ("state", "rule", "check", "key", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
     days = _number(visit, "days", 0, 10_000)
-    only = {name: filters[name] for name in ("state", "rule", "key", "text")}
+    only: Document = {name: filters[name] for name in ("state", "rule", "key", "text")}
     found = await visit.caller.read(
         figures.listed,
         SHOWN + 1,
@@ -106,26 +114,28 @@ def _fed(record: Mapping[str, Any]) -> dict[int, str]:
 
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     """Return how near each rule of a policy is to stopping a loop; `of` is its limit."""
-    found = []
-    for rule in flat(rules):
-        if isinstance(rule, All):
-            continue
-        match rule:
-            case MaxAttempts():
-                at = len(loop.attempts), rule.limit
-            case Fatigue():
-                at = rule.level(loop), rule.limit
-            case Echo():
-                at = max(rule.counts(loop).values(), default=0), rule.times
-            case Repeat():
-                at = sum(one.repeats is not None for one in loop.attempts), rule.times
-            case Plateau():
-                at = _still(loop), rule.patience
-            case _:
-                at = 0, 0
-        stops = rule(loop) or ""
-        found.append({"rule": rule_name(rule), "now": at[0], "of": at[1], "stops": stops})
-    return found
+    return [
+        {"rule": rule_name(rule), "now": now, "of": of, "stops": rule(loop) or ""}
+        for rule in flat(rules)
+        if not isinstance(rule, All)
+        for now, of in [_reading(loop, rule)]
+    ]
+
+
+def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
+    match rule:
+        case MaxAttempts():
+            return len(loop.attempts), rule.limit
+        case Fatigue():
+            return rule.level(loop), rule.limit
+        case Echo():
+            return max(rule.counts(loop).values(), default=0), rule.times
+        case Repeat():
+            return sum(one.repeats is not None for one in loop.attempts), rule.times
+        case Plateau():
+            return _still(loop), rule.patience or 0
+        case _:
+            return 0, 0
 
 
 def _still(loop: Loop) -> int:
@@ -149,7 +159,9 @@ def _decide_again(loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]
     """Decide a loop again with other numbers; say after which attempt it ends."""
     try:
         numbers = {name: float(value) for name, value in tried.items()}
-        changed = policy_from({**plain, "rules": [_changed(one, numbers) for one in plain["rules"]]})
+        changed = policy_from(
+            {**plain, "rules": [_changed(one, numbers) for one in plain["rules"]]}
+        )
     except (ValueError, HeedfulError) as error:
         return {"wrong": str(error), "ends": 0, "verdict": "", "why": ""}
     for end in range(1, len(loop.attempts) + 1):
@@ -163,7 +175,10 @@ def _decide_again(loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]
 
 def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
     names = {f"{rule['rule']}.{field}": field for field in rule}
-    return {**rule, **{names[k]: _same(rule[names[k]], v) for k, v in numbers.items() if k in names}}
+    return {
+        **rule,
+        **{names[k]: _same(rule[names[k]], v) for k, v in numbers.items() if k in names},
+    }
 
 
 def _same(was: Any, value: float) -> float:
@@ -174,8 +189,9 @@ def _same(was: Any, value: float) -> float:
 async def override(visit: Visit) -> str:
     """Let a loop go on past a rule."""
     form = visit.form
-    body = {"rule": form.get("rule", ""), "why": form.get("why", "")}
-    body |= {"decisions": int(form["decisions"])} if form.get("decisions", "").isdecimal() else {}
+    body: Document = {"rule": form.get("rule", ""), "why": form.get("why", "")}
+    if form.get("decisions", "").isdecimal():
+        body["decisions"] = int(form["decisions"])
     await visit.ask("POST", f"/v1/loops/{form.get('id', '')}/overrides", body)
     return f"The loop may go on past {body['rule']}."
 

@@ -202,6 +202,7 @@ class Site:
         try:
             answer = await self._answer(request)
         except (HeedfulError, Problem) as error:
+            problems.answer(error, scope)  # logs what is the service's own
             answer = self._problem(request, problems.of(error))
         for name, value in (("Content-Security-Policy", POLICY), ("X-Frame-Options", "DENY")):
             answer.headers.setdefault(name, value)

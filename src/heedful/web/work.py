@@ -39,7 +39,8 @@ async def policies(visit: Visit) -> Document:
     points = [_point(row) for row in rows]
     best = {(one.cost, one.solved) for one in front(points)}
     for row, point in zip(rows, points, strict=True):
-        row |= {"at": asdict(point), "front": (point.cost, point.solved) in best}
+        spot = [round(point.cost, 2), round(point.solved, 2)]
+        row |= {"at": asdict(point), "spot": spot, "front": (point.cost, point.solved) in best}
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     return {**made, "rows": rows, "more": answer["more"], "reach": reached}
 
@@ -76,12 +77,19 @@ async def pipeline(visit: Visit, id: str) -> Document:
     report = await run_store.report_of(store, scope, id)
     plain = json.loads(json.dumps(report.plain(), default=str))
     stages = [
-        {"name": one.name, "status": one.status, "action": one.action, "loop": run_store.loop_of(id, one.name)}
+        {
+            "name": one.name,
+            "status": one.status,
+            "action": one.action,
+            "loop": run_store.loop_of(id, one.name),
+        }
         for one in report.stages
     ]
     attempts = [one for stage in report.stages for one in stage.attempts]
     began = min([report.began, *(one.timestamp for one in attempts)])
-    length = max([1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)])
+    length = max(
+        [1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)]
+    )
     bars = [
         {
             "stage": number,
@@ -104,7 +112,9 @@ async def pipeline(visit: Visit, id: str) -> Document:
 async def traces(visit: Visit) -> Document:
     """Show the episodes that agents sent."""
     state = visit.query.get("state", "")
-    answer = await visit.get("/v1/episodes", limit=SHOWN, state=state, cursor=visit.query.get("cursor"))
+    answer = await visit.get(
+        "/v1/episodes", limit=SHOWN, state=state, cursor=visit.query.get("cursor")
+    )
     counts: dict[Any, int] = await visit.caller.read(episode_store.counts)
     shown = {"episodes": answer["items"], "state": state, "counts": counts}
     return {**shown, **cursor_links(visit, answer["next"])}
