@@ -109,8 +109,7 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
 
 def _database(values: config.Settings) -> list[Sign]:
     if not config.exists(values.db):
-        found = f"{values.db} does not exist yet; heedful run creates it"
-        return [Sign("database", True, found)]
+        return [Sign("database", True, f"{values.db} does not exist yet; heedful run creates it")]
     scope = config.scope_of(values)
     signs = config.ask_store(values, lambda store: store.read(scope, _look_inside, values))
     return [*signs, drive(_queue(values))] if values.db.startswith(POSTGRES) else signs
@@ -122,9 +121,8 @@ async def _queue(values: config.Settings) -> Sign:
     async with PostgresQueue(values.db) as queued:
         depths = await queued.depth()
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
-    ill = {one.state for one in depths} & {"stalled", "failed"}
     todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
-    return Sign("queue", not ill, found, todo)
+    return Sign("queue", not {one.state for one in depths} & {"stalled", "failed"}, found, todo)
 
 
 def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:

@@ -105,11 +105,8 @@ def before(command: Annotated[list[str], Argument(help="The command, after --.")
     lines = [clean(line, len(line)) for one in found.failures for line in str(one).splitlines()]
     if found.release:
         lines.append(f"A failure of this is known, but it waits in quarantine: {found.release}")
-    answer(
-        {"failures": found.failures, "waiting": found.waiting, "release": found.release},
-        *(lines or ["no failure is known that has not worked since"]),
-        *_own(db),
-    )
+    record = {"failures": found.failures, "waiting": found.waiting, "release": found.release}
+    answer(record, *(lines or ["no failure is known that has not worked since"]), *_own(db))
     return 0 if found else 1
 
 
@@ -165,8 +162,12 @@ def recall(
         return answer(record, *(line for *_, lines in briefings for line in lines))
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], bool, Spaces | None]:
-        waiting = bool(await memory.quarantine.waiting(1))
-        return await memory.recall(query, limit), waiting, await check_spaces(memory)
+        found, waiting = await memory.recall(query, limit), await memory.quarantine.waiting(1)
+        spaces = None if memory.embedder is None else await memory.spaces()
+        if spaces is not None and spaces.behind:
+            say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
+            say(following("reembed"))
+        return found, bool(waiting), spaces
 
     asked = ask_all(recalled)
     ranked = merge(*(every for _, (every, *_) in asked), key=lambda one: -one.relevance)
@@ -175,17 +176,6 @@ def recall(
     nothing = ["nothing related", *(f"{WAITS}\n{then}" for then in waits)]
     lines = [output.page("recall", found=found)] if found else nothing
     return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
-
-
-async def check_spaces(memory: Memory) -> Spaces | None:
-    """Return which examples have vectors; warn if recall compares some examples by words only."""
-    if memory.embedder is None:
-        return None
-    spaces = await memory.spaces()
-    if spaces.behind:
-        say(f"recall compares {counted(spaces.behind, 'example')} by words only ({spaces})")
-        say(following("reembed"))
-    return spaces
 
 
 patterns: Typer = group()
@@ -263,7 +253,6 @@ def reembed() -> int:
         watch = partial(output.progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
-    rest = "stopped; heedful reembed continues where it stopped"
-    done, spaces = ask(embed, stopped=rest)
+    done, spaces = ask(embed, stopped="stopped; heedful reembed continues where it stopped")
     words = f"{counted(done, 'example')} embedded; {spaces}"
     return answer({"embedded": done, **asdict(spaces)}, words)

@@ -60,10 +60,10 @@ def why(
         fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
         return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
-    run = {"pipeline": found.pipeline, "run": found.run}
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
     said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
-    document = {**run, **one.plain()} if one else found.plain()
+    run = {"pipeline": found.pipeline, "run": found.run}
+    document = run | one.plain() if one else found.plain()
     return answer(document, f"{about}\n\n{said}", following("ask", found.run))
 
 
@@ -74,8 +74,7 @@ def _text(value: Any) -> str:
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` means the newest run. If only a run and its stages begin with `name`, returns the run.
-    Raises NotFound, UsageError.
+    `last` is the newest run; a run comes before its own stages. Raises NotFound, UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)
@@ -102,8 +101,7 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
     most = 8 * limit
     while True:
         found, _ = await memory.store.read(memory.scope, loops.newest, most)
-        runs = [one for one in found if is_run(one)]
-        runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
+        runs = [one for one in found if is_run(one) and pipeline in ("", one.head.task["pipeline"])]
         if len(runs) >= limit or len(found) < most:
             return runs[:limit]
         most *= 4
@@ -162,26 +160,18 @@ def runs(
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
     failed = [one for one in counts.checks if one.failed]
-    lines = (
-        f"runs: {counts.runs}; {retries} took {cost}",
-        *([Table(CHECKS, failed), MEANING] if failed else []),
-        then,
-    )
+    table = [Table(CHECKS, failed), MEANING] if failed else []
+    lines = (f"runs: {counts.runs}; {retries} took {cost}", *table, then)
     return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 
 
 def _run_row(report: Report) -> dict[str, Any]:
     made = [attempt for stage in report.stages for attempt in stage.attempts]
-    return {
-        "run": report.run,
-        "pipeline": report.pipeline,
-        "state": report.status,
-        "passed": f"{sum(one.action == 'passed' for one in report.stages)}/{len(report.stages)}",
-        "attempts": len(made),
-        "retries": sum(max(0, len(one.attempts) - 1) for one in report.stages),
-        "seconds": questions.cost(made)[1],
-        "began": report.began,
-    }
+    passed = sum(stage.action == "passed" for stage in report.stages)
+    row: dict[str, Any] = {"run": report.run, "pipeline": report.pipeline, "state": report.status}
+    row |= {"passed": f"{passed}/{len(report.stages)}", "attempts": len(made)}
+    row["retries"] = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
+    return row | {"seconds": questions.cost(made)[1], "began": report.began}
 
 
 def _short(id: str) -> str:
@@ -203,22 +193,18 @@ LOOPS = columns(
 def list_loops(limit: settings.Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
     found, _ = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
-    empty = f"no loop in {settings.where()}"
     rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
-    return emit(rows, LOOPS, key="loops", text=4, empty=empty)
-
-
-def _reason(one: Reasoning) -> str:
-    if one.decided == "stopped":
-        return f"{one.reason}: {one.detail}"
-    reasons = dict.fromkeys(trigger.reason for trigger in one.triggers)
-    return "" if one.decided == "passed" else ", ".join(reasons)
+    return emit(rows, LOOPS, key="loops", text=4, empty=f"no loop in {settings.where()}")
 
 
 DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda one: _short(one.loop),
-    why=_reason,
+    why=lambda one: (
+        f"{one.reason}: {one.detail}"
+        if one.decided == "stopped"
+        else ", ".join(dict.fromkeys(trigger.reason for trigger in one.triggers))
+    ),
     overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
     fatigue=lambda one: (
         f"{one.standing.fatigue:.2f}"

@@ -114,19 +114,16 @@ def revoke(
         every = await memory.store.read(memory.scope, lessons.projects)
         for scope in every if source.startswith(KEY) else ():
             with suppress(NotFound):
-                total.update(
-                    asdict(await Quarantine(memory.store, scope).revoke(source, **options))
-                )
+                revoked = await Quarantine(memory.store, scope).revoke(source, **options)
+                total.update(asdict(revoked))
         return total or Counter(asdict(await memory.quarantine.revoke(source, **options)))
 
     counts = ask(removed)
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items() if n)
     words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
-    return answer(
-        {"source": source, "by": by, "why": why, "revoked": yes, **counts},
-        f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}",
-        following("quarantine", *(["log"] if yes else words)),
-    )
+    record = {"source": source, "by": by, "why": why, "revoked": yes, **counts}
+    then = following("quarantine", *(["log"] if yes else words))
+    return answer(record, f"{'removed' if yes else 'would remove'}: {sums or 'nothing'}", then)
 
 
 @quarantine.command("log")
@@ -291,7 +288,6 @@ def proof(
 
 Author = Literal["external", "operator"]
 AGAIN = "heedful worker --once tries again"
-NAME = 60
 
 
 @dataclass
@@ -322,8 +318,7 @@ def reflect(
         options: Any = {"memory": config.memory_of(values, store)}
         async with AsyncExitStack() as stack:
             if model:
-                opened = config.model_of(values)
-                options["model"] = await stack.enter_async_context(opened)
+                options["model"] = await stack.enter_async_context(config.model_of(values))
             async for result in _from_files(files, **options, trust=trust, store=keep):
                 results.append(result)
                 output.progress().counted("reflecting", len(results), 0, "episodes")
@@ -338,7 +333,7 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
         number = 0
         try:
             for number, episode in enumerate(read(file), 1):
-                name = f"{file.name}:{clean(episode.id, NAME) or number}"
+                name = f"{file.name}:{clean(episode.id, 60) or number}"
                 try:
                     found = await learn.reflect(episode, on_model_error="raise", **options)
                     yield Result(name, episode, found)
@@ -359,12 +354,9 @@ def _report(results: Sequence[Result]) -> int:
     known = sum(bool(one.known or one.again) and not one.busy for one in some)
     failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
     words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
-    words += "".join(
-        f", {n} {what}" for n, what in ((busy, "left to others"), (failed, "failed")) if n
-    )
-    then = following("lessons") if new and not failed else ""
-    if then and any(one.release for one in new):
-        then = following("quarantine", "list")
+    words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
+    held = ["quarantine", "list"] if any(one.release for one in new) else ["lessons"]
+    then = following(*held) if new and not failed else ""
     record = {"episodes": list(map(_document, results)), "failed": failed}
     answer(record, page("reflect", results=results, again=AGAIN), words, then)
     if failed and not output.call().json:
@@ -379,5 +371,5 @@ def _document(result: Result) -> dict[str, Any]:
         document |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
     if found is not None:
         names = ("release", "importance", "confidence")
-        document |= {**asdict(found), **{name: getattr(found, name) for name in names}}
+        document |= asdict(found) | {name: getattr(found, name) for name in names}
     return document

@@ -1,7 +1,6 @@
 """The terminal: results and JSON go to stdout, messages, progress and errors to stderr.
 
-Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
-provider, 130 interrupted.
+Exit codes: 0 success, 1 not passed, 2 usage, 3 not found, 4 storage, 5 model, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -272,10 +271,7 @@ class Progress:
         self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1) -> None:
-        """Show `done` of `total`, in units: as a bar on a terminal, else in at most ten lines.
-
-        A `total` of 0 is unknown.
-        """
+        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines at most."""
         least = 100 * unit if self.live else MANY if unit == 1 else 5_000_000
         step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):

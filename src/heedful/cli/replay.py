@@ -125,14 +125,9 @@ def check(
 
 def _reach_document(found: Reach) -> dict[str, Any]:
     history = found.history.attempts if found.history else ()
-    return {
-        "rule": codec.rule_to(found.rule),
-        "name": found.name,
-        "can_fire": found.history is not None,
-        "attempts": len(history) or None,
-        "history": list(map(codec.to_document, history)),
-        "proof": found.proof,
-    }
+    document: dict[str, Any] = {"rule": codec.rule_to(found.rule), "name": found.name}
+    document |= {"can_fire": found.history is not None, "attempts": len(history) or None}
+    return document | {"history": list(map(codec.to_document, history)), "proof": found.proof}
 
 
 NOT_PASSED = record.Finding("recorded", "not passed")
@@ -187,8 +182,8 @@ def read_file(path: Path) -> list[RecordedLoop]:
             goals = tuple(map(presets.goal, given.goals or ()))
             record.check_goals(goals)
             attempts: list[record.Attempt] = []
-            for number, one in enumerate(given.attempts, 1):
-                attempts.append(_parse_attempt(number, one, attempts))
+            for one in given.attempts:
+                attempts.append(_parse_attempt(one, attempts))
             quality = tuple(one.quality for one in given.attempts if one.quality is not None)
             id = f"line {line}" if given.id is None else str(given.id)
             made.append(RecordedLoop(record.Loop(id, goals, (*attempts,)), quality))
@@ -197,14 +192,11 @@ def read_file(path: Path) -> list[RecordedLoop]:
     return made
 
 
-def _parse_attempt(
-    number: int, given: AttemptShape, before: Sequence[record.Attempt]
-) -> record.Attempt:
+def _parse_attempt(given: AttemptShape, before: Sequence[record.Attempt]) -> record.Attempt:
+    number = len(before) + 1
     if (given.passed is None) == (given.findings is None and given.scores is None):
         raise UsageError(f"attempt {number} needs either passed, or findings and scores")
-    findings = (*(given.findings or ()),)
-    if given.passed is False:
-        findings = (NOT_PASSED,)
+    findings = (NOT_PASSED,) if given.passed is False else tuple(given.findings or ())
     candidate = record.Candidate.of(given.candidate)
     evaluation = record.Evaluation(findings, given.scores or {}, met=given.met)
     usage = given.usage or record.Usage(calls=1)

@@ -77,9 +77,8 @@ class Row:
 class Job:
     """A run: the options of the command line, and the state of the run so far.
 
-    `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
-    `rows` are the results of the tasks that have ended. `arguments` is the whole command line.
-    `page` is the file of the report.
+    `given` is the name that the user gave, `name` that of the run, "" before it begins. `rows` are
+    the results of ended tasks, `arguments` is the whole command line, `page` the report's file.
     """
 
     path: Path
@@ -145,16 +144,19 @@ async def _drive(job: Job) -> None:
         writer = Writer(model, job.system, max_tokens=values.max_tokens)
         options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
         await _batch(job, watch, **options, timeout=values.timeout)
-        job.page = await _write_page(store, scope, job)
+        found = await runs.stages_of(store, scope, job.name, [task.id for task in job.tasks])
+        names = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
+        stages = (replace(runs.stage_report(found[id], job.name), name=names[id]) for id in names)
+        report = runs.Report(job.path.name, job.name, tuple(stages), noun="task")
+        job.page = write_html(report, REPORTS)
 
 
 async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
     """Drive every task of the job as the loop `run/id`; every `Run` gets the `options`.
 
-    `watch` gets the row of each task that ends. A loop that has ended is not driven again. If user
-    code or an answer fails in one task, the other tasks continue. After any other model error no
-    new task begins. At the end the first error is raised, with a note that names its task. A
-    StoreError is raised at once.
+    `watch` gets the row of each task that ends. The others continue if user code or an answer fails
+    in one task; after any other model error no new task begins. At the end the first error is
+    raised, with a note that names its task. A StoreError is raised at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(job.tasks)
@@ -182,22 +184,11 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
         raise failed[first]
 
 
-async def _write_page(store: Store, scope: Scope, job: Job) -> Path:
-    """Write the report page of the run."""
-    found = await runs.stages_of(store, scope, job.name, [task.id for task in job.tasks])
-    stages = tuple(
-        replace(runs.stage_report(found[task.id], job.name), name=f"{task.id}: {task.task}")
-        for task in job.tasks
-    )
-    return write_html(runs.Report(job.path.name, job.name, stages, noun="task"), REPORTS)
-
-
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its row."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     options |= {"policy": task.policy or policy, "memory_key": task.key}
-    loop = Run[Any](task.task, id=f"{run}/{task.id}", **options)
-    result = await loop.finish()
+    result = await Run[Any](task.task, id=f"{run}/{task.id}", **options).finish()
     attempts, usage = len(result.loop.attempts), result.usage
     ends = (result.passed, result.passed and attempts == 1, attempts)
     spent = (usage.calls, usage.tokens, usage.seconds)
@@ -250,13 +241,13 @@ def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
 
 
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the name of a new run: the given name, or the file's name with the first free number.
+    """Return the given name, or the file's name with a free number. Raises UsageError if taken.
 
-    Claiming the loop of the first task reserves the name. Raises UsageError if the run exists.
+    Claiming the loop of the first task reserves the name.
     """
     first, name = job.tasks[0], job.given
     policy = first.policy or job.policy
-    goals = [to_document(goal) for goal in first.goals or policy.goals]
+    goals = list(map(to_document, first.goals or policy.goals))
     head = Head(first.task, goals, policy_to(policy), memory_key=first.key)
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
         if (await store.read(scope, loops.newest, 1, f"{free}/"))[0]:

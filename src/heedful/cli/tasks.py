@@ -42,13 +42,11 @@ class TaskShape(Shape):
     task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None
-    # Without a check, everything would pass.
-    checks: list[Any] = Field(min_length=1)
+    checks: list[Any] = Field(min_length=1)  # without a check, everything would pass
     policy: Any = None
 
 
-# An entry of a file: the line where it begins, from 1, and its value.
-Entry = tuple[int, Any]
+Entry = tuple[int, Any]  # an entry of a file: the line where it begins, from 1, and its value
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,7 @@ class Task:
 def read_tasks(path: Path) -> list[Task]:
     """Return the tasks of a .jsonl, .yaml, .yml or .toml file, at least one, in order.
 
-    If a check names a module, the folder of the file is searched first. Raises LineError with
-    the line.
+    If a check names a module, the file's folder is searched first. Raises LineError with the line.
     """
     text = text_of(path)
     parse = _PARSERS.get(path.suffix.lower())
@@ -119,11 +116,9 @@ def fit(shape: type[M], value: Any) -> M:
         # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         where = ".".join(map(str, parts)) or "it"
-        if first["type"] == "extra_forbidden":
-            raise UsageError(f"{where} is an unknown key; remove it or correct its name") from error
-        if first["type"] == "missing":
-            raise UsageError(f"{where} is missing; it must be given") from error
-        raise UsageError(f"{where} is {wrong(first)}") from error
+        known = {"extra_forbidden": "an unknown key; remove it or correct its name"}
+        known["missing"] = "missing; it must be given"
+        raise UsageError(f"{where} is {known.get(first['type']) or wrong(first)}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -146,10 +141,8 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
             raise LineError(str(path), line, "it must be a list: begin each task with -")
-        return [
-            (item.start_mark.line + 1, loader.construct_document(item))
-            for item in (node.value if node else ())
-        ]
+        items = node.value if node else ()
+        return [(item.start_mark.line + 1, loader.construct_document(item)) for item in items]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1

@@ -1,7 +1,4 @@
-"""The names, arguments and results of earlier reflection systems.
-
-A name is imported when it is first used.
-"""
+"""The names, arguments and results of earlier reflection systems, imported at their first use."""
 
 from importlib import import_module
 from typing import Any
@@ -20,9 +17,7 @@ _NAMES = {
     "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflector generate_reflection "
     "query_reflections store_reflection",
 }
-_HOMES = {
-    name: f"heedful.compat.{home}" for home, names in _NAMES.items() for name in names.split()
-}
+_HOMES = {name: f"heedful.compat.{at}" for at, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 

@@ -12,8 +12,7 @@ from heedful.store.records import StoredLoop
 
 ALIGNMENT, DRIFT = "alignment", "drift"
 VALID = "summary_valid"
-# The names of rules in these answers; other rules keep their names.
-ENDED: Mapping[str, str] = {
+ENDED: Mapping[str, str] = {  # the names of rules in these answers; other rules keep their names
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
@@ -95,8 +94,7 @@ class LoopView:
 
     def name(self, number: int) -> str:
         """Return the name of the attempt with this number."""
-        following = number > len(self.loop.attempts)
-        return self._following if following else name_of(self.stored, number)
+        return self._following if number > len(self.loop.attempts) else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
         """Return the actor who overrode `rule` in this decision or overrides it at `at`, or ""."""
@@ -137,14 +135,9 @@ class LoopView:
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
         most = decide.rule_of(self.policy, stop.Echo).times
-        repeated = {
-            key.removeprefix(BIAS): n for key, n in worn.echoes.items() if n >= min(2, most)
-        }
-        return {
-            **echo(repeated, most),
-            **tired,
-            "fatigue_threshold_exceeded": tired["threshold_exceeded"],
-        }
+        echoes = {key.removeprefix(BIAS): n for key, n in worn.echoes.items() if n >= min(2, most)}
+        tired["fatigue_threshold_exceeded"] = tired["threshold_exceeded"]
+        return {**echo(echoes, most), **tired}
 
     def _judged(self) -> dict[str, Any]:
         made = self.loop.attempts if self.number else ()

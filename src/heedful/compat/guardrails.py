@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from heedful.checks import critic, critique
@@ -58,7 +59,7 @@ class LoopGuardrails:
     `drift_threshold`. It ends after `max_reruns` reruns, after `bias_repetition_threshold`
     occurrences of a bias tag, or when its fatigue reaches the lower of `fatigue_threshold` and
     `critical_threshold`. A rerun in which no score improves by `improvement_threshold` adds
-    `base_increment` to the fatigue, up to `max_fatigue`; other reruns subtract `decay_rate`. Raises
+    `base_increment` to the fatigue, up to `max_fatigue`; others subtract `decay_rate`. Raises
     InvalidInput.
     """
 
@@ -87,11 +88,9 @@ class LoopGuardrails:
     @property
     def policy(self) -> decide.Policy:
         """The policy with these limits; with default limits, the preset `orchestrator`."""
-        rules = (
-            stop.MaxAttempts(self.max_reruns + 1),
-            stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue),
-            stop.Echo(self.bias_repetition_threshold, across="scope"),
-        )
+        tired = self._limit, self.base_increment, self.decay_rate, self.max_fatigue
+        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
+        rules = (stop.MaxAttempts(self.max_reruns + 1), stop.Fatigue(*tired), echo)
         improvement = record.Improvement(self.improvement_threshold, "previous")
         alignment = record.Goal(ALIGNMENT, self.alignment_threshold)
         drift = record.Goal(DRIFT, self.drift_threshold, "at_most")
@@ -101,18 +100,14 @@ class LoopGuardrails:
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
         """Read settings from a mapping such as `os.environ`; ignore other names.
 
-        Names may be in upper or lower case. A name with the prefix `HEEDFUL_` has priority over the
-        same name without it. Raises InvalidInput.
+        Case does not matter. A name with the prefix `HEEDFUL_` has priority. Raises InvalidInput.
         """
         return read_settings(cls, settings, {})
 
 
-_RERUN = (
-    "alignment_threshold drift_threshold max_reruns fatigue_threshold bias_repetition_threshold"
-)
 _DEFAULTS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = {name: _DEFAULTS[name] for name in _RERUN.split()}
+RERUN_CONFIG: dict[str, Any] = dict(islice(_DEFAULTS.items(), 5))  # the first five fields
 FATIGUE_CONFIG: dict[str, Any] = {k: v for k, v in _DEFAULTS.items() if k not in RERUN_CONFIG}
 FOLLOWS = "guardrails"  # the name of the policy of a loop that follows the limits of each call
 
@@ -190,15 +185,13 @@ def bias(given: Mapping[str, Any]) -> record.Finding:
     tag, severity = redact(given["tag"]), float(given.get("severity", SEVERITY))
     what = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
     finding = record.Finding(PESSIMIST, what, "Write that part so that this no longer holds")
-    key = f"{BIAS}{tag}"
-    return replace(finding, level="warning", severity=severity, key=key, persistent=True)
+    return replace(finding, level="warning", severity=severity, key=f"{BIAS}{tag}", persistent=True)
 
 
 def judges_of(completion: Completion, judge: Model | None, goal: str) -> list[Check]:
     """Return the check that judges all missing scores, in a list; [] if no score is missing.
 
-    Reported bias tags are not judged again. Raises InvalidInput if a score is missing and nothing
-    can judge it.
+    Reported bias tags are not judged again. Raises InvalidInput if nothing can judge a score.
     """
     missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
@@ -227,12 +220,11 @@ class GuardedLoops:
     """The loops of a scope, under guardrails.
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are at each
-    call. The limits of a call also apply to loops that are already open.
-    The `judge` gives scores that callers do not report; without it, such completions are refused.
-    With a `memory` of the same store and scope, lessons of finished loops are stored.
-    `overriding(loop_id, rule)` is called before an override is written. If `vouched(loop_id)` is
-    false, reported scores do not count as measured, and lessons based on them are quarantined.
-    The reason of an override also notes the name that the caller `named`.
+    call, also to loops that are already open. The `judge` gives scores that callers do not report;
+    without it, they must. With a `memory` of the same store and scope, lessons of finished loops
+    are stored. `overriding(loop_id, rule)` is called before an override is written. If
+    `vouched(loop_id)` is false, reported scores do not count as measured, and lessons based on them
+    are quarantined. The reason of an override also notes the name that the caller `named`.
     """
 
     store: Store
@@ -267,15 +259,15 @@ class GuardedLoops:
         """Store a completion, override those `rules` that ended its loop, and return the state.
 
         An equal second completion changes nothing; a different one raises AttemptTaken. Raises
-        NotFound for an unknown loop without content, and the errors of
-        `heedful.drive.report.report`.
+        NotFound for an unknown loop without content, and as `heedful.drive.report.report`.
         """
         stored, number = await self.find(name)
         id, task = stored.id, stored.head.task
         pending = number > len(stored.loop.attempts)
         if pending or completion.bias_tags is not None:
             noted = await self.store.read(self.scope, loop_store.notes, name)
-            keys = noted.keys() if pending else _keys(stored.loop.attempts[number - 1])
+            judged = None if pending else stored.loop.attempts[number - 1].evaluation
+            keys = noted.keys() if pending else judged.keys if judged else ()
             tags = [tag for key, tag in noted.items() if key.startswith(BIAS) and key in keys]
             if tags:  # a tag of the completion has priority
                 completion = replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
@@ -291,23 +283,18 @@ class GuardedLoops:
             known = stored.head.context
             goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
             checks = judges_of(completion, self.judge, goal)
-            place = self.store, self.scope, id
             if not stored.created:
                 task, about = completion.task or goal or name, {"goal": goal} if goal else None
                 where: Any = {"store": self.store, "scope": self.scope, "context": about}
                 await report.open_loop(id, task, policy=self.policy, **where)
             else:
                 await self._update_policy(stored)
-            made = report.AttemptReport(
-                completion.value,
-                evaluation=completion.evaluation,
-                checks=checks,
-                labels=personas,
-                reported_as=name,
-                vouched=self.vouched(id) or completion.evaluation is None,
-            )
+            vouched = self.vouched(id) or completion.evaluation is None
+            source: Any = {"labels": personas, "reported_as": name, "vouched": vouched}
+            judged_by: Any = {"evaluation": completion.evaluation, "checks": checks}
+            made = report.AttemptReport(completion.value, **judged_by, **source)
             with suppress(AttemptTaken):  # stored by another completion, or with other scores
-                await report.report(*place, number, made, self.memory)
+                await report.report(self.store, self.scope, id, number, made, self.memory)
         view = await self.view(id)
         if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
@@ -408,8 +395,7 @@ async def process_loop_completion(
     loops, completion = GuardedLoops.of(store), Completion(**content)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
     personas = {"reflection_persona": PERSONA}
-    if orchestrator_persona:
-        personas["orchestrator_persona"] = orchestrator_persona
+    personas |= {"orchestrator_persona": orchestrator_persona} if orchestrator_persona else {}
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
     reflected = view.answer(answers.REFLECTION)
     return {
@@ -454,8 +440,7 @@ async def get_guardrails_status(
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, _ = await loops.known(loop_id)
-    view = await loops.view(stored.id)
-    standing = view.answer(answers.STANDING, loop_id=loop_id)
+    standing = (await loops.view(stored.id)).answer(answers.STANDING, loop_id=loop_id)
     return {"status": "success", "guardrails_status": standing}
 
 
@@ -476,28 +461,19 @@ async def override_guardrails(
     """
     loops = GuardedLoops.of(store)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    if not rules:
-        allowed = "true, or override_max_reruns or override_bias_echo: say which limit to override"
-        raise InvalidInput("override_fatigue", override_fatigue, allowed)
+    allowed = "true, or override_max_reruns or override_bias_echo: say which limit to override"
+    record.require(rules, "override_fatigue", override_fatigue, allowed)
     stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "override_fatigue": override_fatigue,
-        "override_max_reruns": override_max_reruns,
-        "overridden_by": override_by,
-        "override_reason": override_reason,
-    }
+    flags = {"override_fatigue": override_fatigue, "override_max_reruns": override_max_reruns}
+    reason = {"overridden_by": override_by, "override_reason": override_reason}
+    return {"status": "success", "loop_id": loop_id, **flags, **reason}
 
 
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all fields of the attempt that `loop_id` names, with the reasons that were logged.
-
-    Raises NotFound, StoreError.
-    """
+    """Return all fields of an attempt, with the logged reasons. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
     noted = await loops.store.read(loops.scope, loop_store.notes, loop_id)
@@ -513,9 +489,8 @@ async def get_loop_trace(
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    logged = noted.get(REASONING, {}).items()
-    facts |= {name: value for name, value in logged if value is not None}
-    return view.answer(answers.TRACE, **facts)
+    logged = {name: it for name, it in noted.get(REASONING, {}).items() if it is not None}
+    return view.answer(answers.TRACE, **facts | logged)
 
 
 async def enforce_rerun_limits(
@@ -578,15 +553,12 @@ async def track_bias(
     completion, loops = Completion(bias_tags=bias_tags), GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
     findings = completion.evaluation.findings if completion.evaluation else ()
-    tags: dict[str, dict[str, Any]] = {
-        one.key: {"tag": one.key.removeprefix(BIAS), "severity": one.severity} for one in findings
-    }
+    names = {one.key: one.key.removeprefix(BIAS) for one in findings}
+    tags = {one.key: {"tag": names[one.key], "severity": one.severity} for one in findings}
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, tags)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
     own, pending = stored.loop.count_findings(), number > len(stored.loop.attempts)
-    counts = {
-        tag["tag"]: earlier.get(key, 0) + own.get(key, 0) + pending for key, tag in tags.items()
-    }
+    counts = {names[key]: earlier.get(key, 0) + own.get(key, 0) + pending for key in tags}
     most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
     told = answers.echo(counts, most)
     return {name: told[name] for name in ("bias_echo", "repeated_tags", "repetition_counts")}
@@ -639,26 +611,17 @@ async def log_rerun_reasoning(
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
     words = [record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *words)
-    reasons = {
-        "rerun_trigger": list(rerun_trigger),
-        "rerun_reason": rerun_reason,
-        "rerun_reason_detail": detail,
-        "overridden_by": overridden_by,
-        "reflection_persona": reflection_persona,
-    }
-    loops = GuardedLoops.of(store)
+    reasons: dict[str, Any] = {"rerun_trigger": list(rerun_trigger), "rerun_reason": rerun_reason}
+    reasons |= {"rerun_reason_detail": detail, "overridden_by": overridden_by}
+    reasons["reflection_persona"] = reflection_persona
+    loops, notes = GuardedLoops.of(store), {REASONING: reasons}
     stored, _ = await loops.find(loop_id)
-    notes = {REASONING: reasons}
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
     return {**reasons, "timestamp": iso(time.time())}
 
 
 def _rules(*flags: bool) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
-
-
-def _keys(attempt: record.Attempt) -> frozenset[str]:
-    return attempt.evaluation.keys if attempt.evaluation else frozenset()
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:

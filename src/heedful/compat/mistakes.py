@@ -76,7 +76,6 @@ class StoredId(int):
     """The id of a stored lesson, with its `state`, its `trust`, and the command `release`."""
 
     def __new__(cls, answer: Remembered) -> StoredId:
-        """Return the id of the lesson that a memory stored."""
         made = super().__new__(cls, answer.id)
         made.state, made.trust, made.release = answer.state, answer.trust, answer.release
         return made
@@ -106,9 +105,8 @@ async def persist_reflection(
         _log.info("skipped (did not change behaviour)")
         return None
     lesson = _lesson_of(reflection)
-    known = await _with_signature(
-        lesson.meta["error_signature"], memory_manager, 1, lesson.error_type
-    )
+    exact = lesson.meta["error_signature"]
+    known = await _with_signature(exact, memory_manager, 1, lesson.error_type)
     entry = as_entry(lesson.text, lesson.tags, lesson.meta)
     if not isinstance(memory_manager, Memory):
         return known[0]["id"] if known else (await memory_manager.remember(**entry))["id"]
@@ -130,8 +128,7 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
     check_integer("iteration", iteration, 0)
     check_number("quality_delta", delta, -LARGEST, LARGEST)
     error_type, exact, content, context, query = map(redact, given.values())
-    # Only the difference is known.
-    scores = {"quality": 0.0}, {"quality": float(delta)}
+    scores = {"quality": 0.0}, {"quality": float(delta)}  # only the difference is known
     about = error_type, content, iteration
     return learn_correction(*about, *scores, query=query, context=context, exact=exact)
 
@@ -168,17 +165,14 @@ async def retrieve_similar_reflections(
     rows = await _with_signature(error_signature, memory_manager, limit, error_type or "")
     if not isinstance(memory_manager, Memory):
         return [dict(row) for row in rows]
-    return [
-        {"id": row["id"], **as_entry(row["text"], row["tags"], row["meta"]), "seen": row["seen"]}
-        for row in rows
-    ]
+    entries = (as_entry(row["text"], row["tags"], row["meta"]) for row in rows)
+    pairs = zip(rows, entries, strict=True)
+    return [{"id": row["id"], **entry, "seen": row["seen"]} for row, entry in pairs]
 
 
 async def has_seen_error_before(error_signature: str, memory_manager: Memory | Any) -> bool:
-    """Return whether an error with this signature is stored.
-
-    Raises InvalidInput, and StoreError: an error of the store never means "not seen".
-    """
+    """Return whether an error with this signature is stored. Raises InvalidInput, StoreError."""
+    # An error of the store is raised: it never means "not seen".
     return bool(await _with_signature(error_signature, memory_manager, 1, ""))
 
 
@@ -249,12 +243,10 @@ async def retrieve_similar(
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
     """Return entries as text for a prompt, between delimiters; "" without entries."""
-    names = ("prompt", "mistake", "correction")
-    shown = {
-        f"{name} {n}": cut_middle(sanitize(entry[name]), LONGEST)
-        for n, entry in enumerate(entries, 1)
-        for name in names
-    }
+    shown = dict[str, str]()
+    for n, entry in enumerate(entries, 1):
+        for name in ("prompt", "mistake", "correction"):
+            shown[f"{name} {n}"] = cut_middle(sanitize(entry[name]), LONGEST)
     return "\n".join([HEAD, *delimit(delimiter(MISTAKE, shown), shown)]) if shown else ""
 
 
@@ -277,10 +269,6 @@ def _memory(memory: Memory) -> Memory:
 
 
 def _mistake_entry(example: Example, at: float, lesson: str = "") -> dict[str, Any]:
-    return {
-        "prompt_hash": hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest(),
-        "prompt": example.task,
-        "mistake": example.wrong,
-        "correction": example.accepted or lesson,
-        "timestamp": iso(at),
-    }
+    digest = hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest()
+    entry = {"prompt_hash": digest, "prompt": example.task, "mistake": example.wrong}
+    return {**entry, "correction": example.accepted or lesson, "timestamp": iso(at)}

@@ -43,27 +43,18 @@ async def run_iteration(
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
     record.require(callable(revise), "revise", revise, "a function (prompt, candidate, findings)")
-    result = await run(
-        prompt,
-        generate=lambda task, hint: candidate,
-        revise=revise,
-        initial=candidate,
-        checks=checks,
-        evaluate=evaluate,
-        goals=goals,
-        policy=replace(policy, rules=(*policy.rules, stop.MaxAttempts(2))),
-        store=None,
-    )
+    judges: Any = {"checks": checks, "evaluate": evaluate, "goals": goals}
+    judges["policy"] = replace(policy, rules=(*policy.rules, stop.MaxAttempts(2)))
+    writers: Any = {"generate": lambda task, hint: candidate, "revise": revise}
+    result = await run(prompt, initial=candidate, store=None, **writers, **judges)
     judged = [attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts]
     first = judged[0]
     complaints = [finding for finding in first.findings if finding.level != "note"]
+    fixes = [finding.fix for finding in complaints if finding.fix]
+    issues = [finding.message for finding in complaints]
     return {
         "candidate": result.candidate,
-        "critique": {
-            "severity": first.worst,
-            "issues": [finding.message for finding in complaints],
-            "suggestions": [finding.fix for finding in complaints if finding.fix],
-        },
+        "critique": {"severity": first.worst, "issues": issues, "suggestions": fixes},
         "converged": check_convergence(result.loop, policy),
         "improvement": improvement_score(first, judged[-1]),
     }

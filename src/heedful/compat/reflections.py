@@ -17,7 +17,7 @@ from heedful.lessons.lesson import LONGEST, Match, Scope, Trust, check_texts, sh
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.ranking import PRODUCTS, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
-from heedful.loop.record import check_integer, check_share
+from heedful.loop.record import check_integer, check_share, require
 from heedful.memory.draft import PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRONGER, Reflected, keep, reflect
@@ -171,22 +171,14 @@ async def generate_reflection(
     context = await asyncio.to_thread(_as_data, context)
     (episode,) = EpisodeReader(Limits()).add(context)
     for name in ("tenant_id", "project_id"):
-        if not isinstance(context.get(name), str):
-            raise InvalidInput(name, context.get(name), "a text")
+        require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
-    if not isinstance(related, list):
-        raise InvalidInput("related_memory_ids", related, "a list of ids")
-    made = await reflect(
-        episode,
-        memory=_memory(store, context["tenant_id"], context["project_id"]),
-        model=Function(model) if callable(model) and not isinstance(model, Model) else model,
-        prompts=prompts,
-        score=score,
-        store=False,
-        trust=trust,
-        on_model_error=on_model_error,
-        related=[str(id) for id in related],
-    )
+    require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
+    memory = _memory(store, context["tenant_id"], context["project_id"])
+    model = Function(model) if callable(model) and not isinstance(model, Model) else model
+    how: Any = {"prompts": prompts, "score": score, "trust": trust, "store": False}
+    how |= {"on_model_error": on_model_error, "related": list(map(str, related))}
+    made = await reflect(episode, memory=memory, model=model, **how)
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
     return Generated(made)
@@ -204,8 +196,7 @@ async def store_reflection(
 
     If they wait in quarantine, `release` is the command that releases them. Storing it twice adds
     nothing. A result that `generate_reflection` did not make, or whose texts were changed since,
-    has the trust "external": nobody knows who wrote it. Raises InvalidInput, QuotaExceeded,
-    StoreError.
+    has the trust "external": its author is unknown. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     made = _reflected(result)
     if session_id is not None:
@@ -216,11 +207,9 @@ async def store_reflection(
         lesson = replace(lesson, meta={**lesson.meta, **session})
         made = replace(made, reflection=lesson, strategy=strategy)
     made = replace(made, stored=await keep(made, _memory(store, tenant_id, project_id)))
-    return {
-        "reflection_id": made.reflection.signature.digest,
-        "strategy_id": made.strategy.signature.digest if made.strategy else None,
-        **{name: getattr(made, name) for name in ("state", "trust", "release")},
-    }
+    strategy_id = made.strategy.signature.digest if made.strategy else None
+    ids = {"reflection_id": made.reflection.signature.digest, "strategy_id": strategy_id}
+    return ids | {name: getattr(made, name) for name in ("state", "trust", "release")}
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
@@ -251,7 +240,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
         return Reflected(lesson, None, (), (), ())
     words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
     changes: Any = {"text": words, "sighting": words, "importance": weight, "kind": "strategy"}
-    changes |= {"tags": tuple(dict.fromkeys((*tags, "strategy")))}
+    changes["tags"] = tuple(dict.fromkeys((*tags, "strategy")))
     strategy = replace(lesson, signature=strategy_signature(name, words), **changes)
     return Reflected(lesson, strategy, (), (), ())
 
@@ -342,8 +331,7 @@ class Reflector:
         self.query_reflections: Method = partial(query_reflections, store=own)
 
 
-# The names of earlier systems.
-ReflectionEngine = ReflectionEngineV2 = Reflector
+ReflectionEngine = ReflectionEngineV2 = Reflector  # the names of earlier systems
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:

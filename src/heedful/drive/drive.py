@@ -41,8 +41,7 @@ C = TypeVar("C")
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 
-    `briefing` says what memory told the loop before each attempt, what it withheld and why; it is
-    None without a memory.
+    `briefing` says what memory told the loop before each attempt, and what it withheld and why.
     """
 
     id: str
@@ -95,8 +94,7 @@ def validate_arguments(
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the arguments of a loop; return the policy and the goals, which may be given as text.
 
-    Without `goals`, the goals are those of the policy. Raises InvalidInput with the name of the
-    wrong argument, and UnknownName.
+    Without `goals`, the goals are those of the policy. Raises InvalidInput, UnknownName.
     """
     if not isinstance(policy, decide.Policy):
         policy = policies.policy(policy)
@@ -108,9 +106,8 @@ def validate_arguments(
         home, name = (getattr(check, part, ".") for part in ("__module__", "__qualname__"))
         if str(home).startswith("heedful.checks.") and "." not in name:
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
-    if evaluate is not None and not callable(evaluate):
-        allowed = "a function (candidate, context) that returns an Evaluation"
-        raise errors.InvalidInput("evaluate", evaluate, allowed)
+    allowed = "a function (candidate, context) that returns an Evaluation"
+    record.require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
     if not isinstance(goals, Sequence) or isinstance(goals, str):
         raise errors.InvalidInput("goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
     given = (one if isinstance(one, record.Goal) else policies.goal(one) for one in goals)
@@ -119,11 +116,8 @@ def validate_arguments(
     if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < UNLIMITED):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
     most = journal.LONGEST_KEY
-    if memory_key and not (
-        isinstance(memory_key, str)
-        and memory_key.isprintable()
-        and redact(memory_key[:most]) == memory_key
-    ):
+    shown = isinstance(memory_key, str) and memory_key.isprintable()
+    if memory_key and not (shown and redact(memory_key[:most]) == memory_key):
         allowed = f"None, or at most {most} printable characters without a secret"
         raise errors.InvalidInput("memory_key", memory_key, allowed)
     return policy, aims
@@ -183,13 +177,10 @@ class Run(Generic[C]):
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
         judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
-        self._journal = journal.Journal(self.store, scope, self.id, known)
+        held = self._journal = journal.Journal(self.store, scope, self.id, known)
+        at = None if memory is None else (memory.store, memory.scope)
         self._recorder = journal.LoopRecorder(
-            self._journal.commit,
-            memory,
-            journal.text_of(self.task),
-            together=memory is not None
-            and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
+            *(held.commit, memory, journal.text_of(self.task), at == (held.store, held.scope)),
             judged=bool(judges),
             memory_key=self.memory_key,
             checks=stop.check_names(judges if memory else ()),
@@ -233,9 +224,8 @@ class Run(Generic[C]):
             state = await self._change(self._attempt)
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
-                value = state.values[best - 1] if best else None
                 known = state.verdict, state.loop, self.policy, self.briefing
-                return Result(self.id, value, *known)
+                return Result(self.id, state.values[best - 1] if best else None, *known)
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does not change."""
@@ -303,9 +293,8 @@ class Run(Generic[C]):
             self._recorder.briefing = stored.briefing
             self.data = stored.head.context if self.data is None else self.data
             answer = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
-            produced = None if answer is None else Produced.of(answer)
-            if produced is not None:
-                produced = replace(produced, values=objects(self._generate, produced.values))
+            made = None if answer is None else Produced.of(answer)
+            produced = made and replace(made, values=objects(self._generate, made.values))
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
             last = decide.latest_verdict(stored.decisions)
             state = _State(loop, objects(self._generate, stored.values), last, produced)
@@ -342,10 +331,8 @@ class Run(Generic[C]):
                 return await self._over(replace(state, loop=replace(state.loop, extra=extra)))
             await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
-            raise errors.ModelTimeout(
-                f"attempt {len(state.loop.attempts) + 1} had no result within "
-                f"{self.timeout:g} s{again}"
-            ) from None
+            late = f"attempt {len(state.loop.attempts) + 1} had no result within {self.timeout:g} s"
+            raise errors.ModelTimeout(f"{late}{again}") from None
         except (errors.UserCodeError, errors.ModelError) as error:
             await self._record_failure(time.perf_counter() - began, getattr(error, "usage", None))
             raise
@@ -379,33 +366,25 @@ class Run(Generic[C]):
                 answer = await revised(self.revise, at, last.findings if last else ())
             else:
                 answer = await produce(self._generate, at, self._blocks)
-            cost = answer.usage.lasting(time.perf_counter() - began)
-            answer = Produced(answer.values, cost)
+            answer = Produced(answer.values, answer.usage.lasting(time.perf_counter() - began))
             if self._journal.durable:
                 step = (f"{number}/answer", answer.plain())
                 if not self._pure:
                     await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
             self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
-        candidate = record.Candidate.of(value)
-        return value, record.Attempt(
-            number,
-            candidate,
-            evaluation,
-            (answer.usage + evaluation.usage).lasting(time.perf_counter() - began),
-            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
-            greedy=isinstance(self._generate, Writer)
-            and self.revise is None
-            and at.temperature == 0,
-            judged_by=self.stage.checks if self.stage else (),
-        )
+        candidate, judges = record.Candidate.of(value), self.stage.checks if self.stage else ()
+        usage = (answer.usage + evaluation.usage).lasting(time.perf_counter() - began)
+        near = stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
+        greedy = isinstance(self._generate, Writer) and self.revise is None and at.temperature == 0
+        made = number, candidate, evaluation, usage, near
+        return value, record.Attempt(*made, greedy=greedy, judged_by=judges)
 
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
         """Judge all candidates; return the best by rank, where preference comes before margins."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
-
         if len(tried) == 1:  # nearly always
             return answer.values[0], tried[0]
 
@@ -421,19 +400,11 @@ class Run(Generic[C]):
         repeats = sum(of is not None for of in state.loop.repeats())
         told, warmer = self.briefing, self.temperature + WARMER * repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
-        return Context(
-            self.task,
-            number,
-            self.id,
-            hint,
-            state.values[-1] if state.values else None,
-            self.data,
-            max(self.temperature, min(1.0, warmer)),
-            self.seed + number - 1,
-            told.examples if told else (),
-            told.advice if told else (),
-            self._began,
-        )
+        previous = state.values[-1] if state.values else None
+        sampling = max(self.temperature, min(1.0, warmer)), self.seed + number - 1
+        lessons = (told.examples, told.advice) if told else ((), ())
+        about = self.task, number, self.id, hint, previous, self.data
+        return Context(*about, *sampling, *lessons, self._began)
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent."""
@@ -489,9 +460,8 @@ async def run(
     `Context.data`. `timeout` limits one attempt, in seconds. The first attempt has this
     `temperature` and `seed`. `feedback(evaluation, goals)` writes the hint for the next attempt.
     Loops with the same `memory_key` tell each other the rules that they broke; by default it is the
-    module and the name of the function `generate`. `tell` says what memory adds to prompts:
-    "rules", "examples" or "both". With "rules" it never stores or shows outputs, only errors and
-    their fixes.
+    module and the name of the function `generate`. `tell` is what memory adds to prompts: "rules",
+    "examples" or "both". With "rules" it never stores or shows outputs, only errors and fixes.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -91,14 +91,9 @@ class Produced:
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
     """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed, ModelError."""
     if isinstance(generate, Writer):
-        answer = await complete(
-            generate.model,
-            generate.messages(at),
-            schema=generate.schema,
-            max_tokens=generate.max_tokens,
-            temperature=at.temperature,
-            seed=at.seed,
-        )
+        options: Any = {"schema": generate.schema, "max_tokens": generate.max_tokens}
+        options |= {"temperature": at.temperature, "seed": at.seed}
+        answer = await complete(generate.model, generate.messages(at), **options)
         return Produced((answer.text,), answer.usage)
     arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
     return await _produced(generate, at, thread, *arguments)
@@ -132,10 +127,7 @@ async def _produced(
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
     plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
-    answers = [
-        Answer(each) if isinstance(each, plain) else answer_of(each) or Answer(each)
-        for each in values
-    ]
+    answers = [(None if isinstance(v, plain) else answer_of(v)) or Answer(v) for v in values]
     costs = [answer.usage for answer in answers]
     return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
 

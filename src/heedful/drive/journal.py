@@ -15,7 +15,7 @@ import logging
 import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,19 +39,14 @@ _log = logging.getLogger("heedful")
 
 def journalable(value: Any) -> Any:
     """Return `value`, or the data of a pydantic object, as exact JSON. Raises NotJournalable."""
-    if isinstance(value, str):
-        return value
     value = as_data(value)
-    try:
-        same = json.loads(json.dumps(value)) == value
-    except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same:
-        raise NotJournalable(
-            f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON "
-            "data or a pydantic object, or run with store=None"
-        )
-    return value
+    with suppress(TypeError, ValueError, RecursionError):
+        if isinstance(value, str) or json.loads(json.dumps(value)) == value:
+            return value
+    raise NotJournalable(
+        f"a candidate of type {type(value).__name__} cannot be stored; generate text, JSON "
+        "data or a pydantic object, or run with store=None"
+    )
 
 
 def check_json(**values: Any) -> None:
@@ -60,8 +55,7 @@ def check_json(**values: Any) -> None:
         try:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
-            allowed = "text or JSON data; or run with store=None"
-            raise InvalidInput(name, value, allowed) from error
+            raise InvalidInput(name, value, "text or JSON data; or run with store=None") from error
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -85,8 +79,7 @@ def cancel_loop(
     """Return the cancelled loop, its verdict, and the journal entry that records both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
-    entry = decision_entry(loop, policy, verdict)
-    return loop, verdict, replace(entry, cancelled=loop.cancelled)
+    return loop, verdict, replace(decision_entry(loop, policy, verdict), cancelled=loop.cancelled)
 
 
 def text_of(task: Any) -> str:
@@ -117,9 +110,8 @@ def key_of(function: Any) -> str:
 class Journal:
     """The journal of one loop; it renews the lease on the loop while an attempt runs.
 
-    A loop is `known` if its id came from the caller. It may already exist, so its lease is taken
-    before the first attempt. Any other loop is created by its first entry. Without a store, nothing
-    is written.
+    A loop is `known` if its id came from the caller: it may exist, so its lease is taken before the
+    first attempt. Any other loop is created by its first entry. Without a store, nothing is kept.
     """
 
     def __init__(
@@ -135,15 +127,15 @@ class Journal:
         self._claimed = False
         self._epoch = 1
 
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
-        return nullcontext() if self.store is None else self._hold(self.store)
-
     @asynccontextmanager
-    async def _hold(self, store: Store) -> AsyncIterator[None]:
+    async def at_work(self) -> AsyncIterator[None]:
+        """Hold the loop's lease in this context. Raises LeaseLost if another process takes it."""
+        if self.store is None:
+            yield
+            return
         loops.enter(self._owner)
         task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(store, task))
+        beat = asyncio.create_task(self._beat(self.store, task))
         try:
             yield
         except asyncio.CancelledError:
@@ -172,8 +164,7 @@ class Journal:
             self._epoch, self._claimed = stored.epoch, True
 
         def lasting(head: Head) -> tuple[Any, ...]:
-            fixed = head.kind, head.stage, head.memory_key
-            return *fixed, list(head.goals), dict(head.policy)
+            return head.kind, head.stage, head.memory_key, list(head.goals), dict(head.policy)
 
         self._head = None if stored and lasting(stored.head) == lasting(head) else head
         return stored
@@ -188,8 +179,7 @@ class Journal:
         """Write `entry` in one transaction.
 
         The first decision of this process also writes the loop's goals and policy, if they differ
-        from the stored ones. Raises LeaseLost if another process drives the loop, and other
-        StoreErrors.
+        from the stored ones. Raises LeaseLost if another process drives the loop, or StoreError.
         """
         if self.store is None:
             return
@@ -244,8 +234,7 @@ class LoopRecorder:
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; for an ended loop, write what a crash prevented.
 
-        `answered` is True if the journal holds the answer of an attempt that has no verdict yet.
-        Raises StoreError.
+        `answered` is True if the journal holds an answer without a verdict. Raises StoreError.
         """
         memory, ended = self.memory, isinstance(verdict, Done)
         if memory is None or (ended and self.together):
@@ -286,17 +275,13 @@ class LoopRecorder:
 
     def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
-        lessons: Sequence[Reflection] = ()
         told = self.briefing or Briefing()
         # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
         origin |= {"space": told.space, "vector": told.vector, "memory_key": told.memory_key}
-        if not self.measured:
-            origin["trust"] = "tool"
-        if self.judged:
-            outputs = self.tell != "rules"
-            lessons = learn(loop, self.task, outputs, told.memory_key, self.checks)
-            lessons = [replace(lesson, **origin) for lesson in lessons]
+        origin |= {} if self.measured else {"trust": "tool"}
+        about = self.task, self.tell != "rules", told.memory_key, self.checks
+        lessons = [replace(one, **origin) for one in (learn(loop, *about) if self.judged else ())]
         broken = frozenset(one.cause.rule for one in lessons if one.cause)
         return lessons, None if loop.cancelled else outcome_of(loop, told.memory_key, broken)
 
@@ -341,10 +326,8 @@ class Snapshot:
     def check_free(self) -> None:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
-            raise LeaseLost(
-                f"loop {self.state.stored.id!r} is being driven by another process "
-                f"({self.state.driver}); wait for it, or stop it"
-            )
+            driven = f"loop {self.state.stored.id!r} is being driven by another process"
+            raise LeaseLost(f"{driven} ({self.state.driver}); wait for it, or stop it")
 
 
 class _ChangedError(Exception):

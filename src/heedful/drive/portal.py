@@ -167,7 +167,6 @@ def self_correcting(
                 level += asyncio.get_running_loop() is _loop(level)
             return _wait(drive(*args, **named), level)
 
-        corrected = drive if inspect.iscoroutinefunction(function) else called
-        return cast("Callable[..., T]", corrected)
+        return cast("Callable[..., T]", drive if inspect.iscoroutinefunction(function) else called)
 
     return decorate if function is None else decorate(function)

@@ -34,9 +34,8 @@ class AttemptReport:
 
     The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs `checks` on
     the output. `request` is further JSON data of the report, such as the arguments of the checks;
-    it is part of the `name`. If nobody has `vouched` for evaluation and checks, or if the loop has
-    other goals than `goals`, the lessons of the loop wait in quarantine. Raises InvalidInput, and
-    UsageError for an empty report.
+    it is part of the `name`. If nobody has `vouched` for evaluation and checks, or the loop has
+    other goals than `goals`, its lessons wait in quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None
@@ -82,18 +81,11 @@ class AttemptReport:
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
         judges = (*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None))
-        return record.Attempt(
-            number,
-            candidate,
-            evaluation,
-            self.usage + evaluation.usage if evaluation is not None else self.usage,
-            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
-            self.labels,
-            report=self.name,
-            reported_as=self.reported_as,
-            judged_by=judges,
-            vouched=self.vouched and (self.goals is None or set(self.goals) == set(loop.goals)),
-        )
+        usage = self.usage + evaluation.usage if evaluation is not None else self.usage
+        near = stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
+        vouched = self.vouched and (self.goals is None or set(self.goals) == set(loop.goals))
+        made, source = (number, candidate, evaluation, usage, near), (self.name, self.reported_as)
+        return record.Attempt(*made, self.labels, False, *source, judges, vouched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +112,10 @@ async def report(
     """Decide on an attempt and store it; if the same report came before, return its verdict again.
 
     `load` returns the checks of a new attempt. It is not called for a report that came before,
-    which it may refuse, because settings have changed since.
-    With a `memory` of the same store and scope, a loop that ends adds lessons to the memory. Raises
-    NotFound; AttemptTaken if the attempt was reported with other content; OutOfOrder if an earlier
-    attempt is missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
-    contains user code; CheckFailed, ModelError, NotJournalable.
+    which changed settings may refuse. With a `memory` of the same store and scope, a loop that ends
+    adds lessons to the memory. Raises NotFound; AttemptTaken if the attempt was reported with other
+    content; OutOfOrder if an earlier attempt is missing; LoopEnded; LeaseLost if a process drives
+    the loop; Conflict if the policy contains user code; CheckFailed, ModelError, NotJournalable.
     """
     data = journal.journalable(attempt_report.output)
     judged = list[tuple[AttemptReport, record.Evaluation | None]]()  # at most one, if read again
@@ -159,9 +150,8 @@ async def report(
 class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
-    `open_loop` returns one; `created` is True if the loop is new. `stored` is the loop as the store
-    held it after the last call. `briefing` is what memory told before the first attempt; its
-    `examples` are chat turns.
+    `created` is True if `open_loop` made the loop, `stored` is the loop after the last call.
+    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
     """
 
     store: Store
@@ -252,9 +242,8 @@ async def open_loop(
     if not (isinstance(id, str) and 0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
-    if not codec.is_complete(plain):
-        allowed = "made of shipped rules: no code of the host"
-        raise errors.InvalidInput("policy", policy.name, allowed)
+    allowed = "made of shipped rules: no code of the host"
+    record.require(codec.is_complete(plain), "policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
     held = known.store if known else store if isinstance(store, Store) else open_store(store)
     scope = known.scope if known else scope or Scope()
@@ -323,9 +312,8 @@ async def override(
 ) -> decide.Verdict:
     """Let a stored loop continue past `rule`; a loop that the rule stopped is open again.
 
-    The override counts for a number of `decisions`, but not after `until`, in seconds since 1970.
-    Raises OverrideRefused like `Run.override`, and if user code stopped the loop. Raises NotFound,
-    and LeaseLost if a process drives the loop.
+    Takes the arguments of `Run.override` and raises its errors. Also raises OverrideRefused if user
+    code stopped the loop, NotFound, and LeaseLost if a process drives the loop.
     """
     new = record.Override(rule, by, why, decisions, until=until)
 
@@ -388,7 +376,6 @@ async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evalu
 
 
 def _context(stored: StoredLoop) -> Context:
-    """Return the context of the next attempt of a loop."""
     last, head = decide.latest_verdict(stored.decisions), stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1

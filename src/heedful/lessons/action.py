@@ -22,11 +22,9 @@ from heedful.redact import redact
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMANDS = ("command", "cmd")
 MENDED = "What put it right:"  # the line before the mend in a lesson from a session
-# Characters of an action that are read, and pairs of words that are compared.
-LONGEST = 4_096
-MOST_PAIRS = 128
-# A path without its last part.
-_FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
+LONGEST = 4_096  # characters of an action that are read
+MOST_PAIRS = 128  # pairs of words that are compared
+_FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")  # a path without its last part
 _WORD = re.compile(r"[A-Za-z_][\w.-]*\w")
 QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
 _SHELL = re.compile(r"(?:.*/)?\w{0,4}sh")
@@ -53,16 +51,14 @@ class Action:
         Of an action that failed with `error`, only the part that the error quotes is returned.
         """
         words = ["", *(word.lower() for word in islice(_WORD.findall(self.text), MOST_PAIRS))]
-        pairs = {
-            pair: digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairwise(words)
-        }
-        parts = list(pairs.values())
+        parts = {two: digest_of("part", f"{self.tool} {' '.join(two)}") for two in pairwise(words)}
+        chosen = list(parts.values())
         if error:
             quoted = (next(filter(None, found)).lower() for found in QUOTED.findall(error))
             names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
-            found = ([part for pair, part in pairs.items() if pair[1] == name] for name in names)
-            parts = next(filter(None, found), [])
-        return tuple(dict.fromkeys((self.whole, *parts)))
+            found = ([part for two, part in parts.items() if two[1] == name] for name in names)
+            chosen = next(filter(None, found), [])
+        return tuple(dict.fromkeys((self.whole, *chosen)))
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:

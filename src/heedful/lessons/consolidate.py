@@ -27,8 +27,6 @@ Difference = Literal["", "digits", "negation", "names", "wording"]
 # Numbers in words, and more words that negate than `heedful.loop.stop` has.
 _NUMBERS = frozenset("two three four five six seven eight nine ten hundred half twice".split())
 _NEGATES = frozenset("avoid unless except hardly seldom rarely".split())
-# How many texts are cached: each is compared with many others.
-CACHED = 8_192
 _WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
 # Quoted texts; identifiers, paths and calls; and words that are capitalised within a sentence.
 _NAME = re.compile(
@@ -43,7 +41,7 @@ _SPAN = 2
 _DENSE = 6
 
 
-@lru_cache(CACHED)
+@lru_cache(8_192)  # each text is compared with many others
 def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
     """Return numbers and operators (as "digits"), negations and names of a text, each in order.
 
@@ -57,11 +55,9 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
         (negations if negates else digits).append(token.lower())
     said = _lower_words(text)
     names = (name.strip("\"“”`' .,;:!?").lower() for name in _NAME.findall(text))
-    return {
-        "digits": digits + [word for word in said if word in _NUMBERS],
-        "negation": negations + [word for word in said if word in _NEGATES],
-        "names": list(dict.fromkeys(filter(None, names))),
-    }
+    digits += [word for word in said if word in _NUMBERS]
+    negations += [word for word in said if word in _NEGATES]
+    return {"digits": digits, "negation": negations, "names": [*dict.fromkeys(filter(None, names))]}
 
 
 def first_difference(one: str, other: str) -> Difference:
@@ -98,18 +94,14 @@ Action = Literal["merge", "contradict", "reword"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
-# to 0.95 three give other reasons. Without an embedder, the cosine of their sets of words, and the
-# number of places in such a vector.
+# to 0.95 three give other reasons.
 SAME = 0.95
-SAME_WORDS = 0.9
-PLACES = 1_024
-# A periodic run merges only lessons seen in the last `LOOKBACK` seconds with at least this
-# importance, and needs at least `LEAST` of them.
-LOOKBACK = 86_400.0
-IMPORTANT = 0.6
-LEAST = 3
-# The outcome of a proposal that only a person may carry out.
-FOR_A_PERSON = "for a person"
+SAME_WORDS = 0.9  # without an embedder: the cosine of their sets of words
+PLACES = 1_024  # of such a set as a vector
+LOOKBACK = 86_400.0  # seconds: a periodic run merges only lessons seen since then
+IMPORTANT = 0.6  # the importance that they need
+LEAST = 3  # how many of them it needs
+FOR_A_PERSON = "for a person"  # the outcome of a proposal that only a person may carry out
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -127,7 +119,8 @@ VETOES: Mapping[str, str] = {
 class Lesson:
     """A lesson for consolidation; its times are in seconds since 1970.
 
-    If `apart`, its pattern is excluded from groups; if `held`, a part of it is in quarantine."""
+    If `apart`, its pattern is excluded from groups; if `held`, a part of it is in quarantine.
+    """
 
     id: int
     kind: str
@@ -154,15 +147,8 @@ class Lesson:
     @property
     def evidence(self) -> tuple[Any, ...]:
         """A sort key that puts the best lesson first."""
-        return (
-            not self.pinned,
-            self.state != "verified",
-            -self.useful,
-            -self.seen,
-            -self.importance,
-            self.first_seen,
-            self.name,
-        )
+        figures = -self.useful, -self.seen, -self.importance
+        return (not self.pinned, self.state != "verified", *figures, self.first_seen, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +156,8 @@ class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
     After a "merge" the `survivor` replaces the members, and so does the better wording after a
-    "reword". "contradict" changes nothing: it lists lessons for a person to decide about, and
-    `survivor` is 0. `outcome` is "done",
-    "proposed" (in a dry run), "for a person", or the reason why nothing was done.
+    "reword". "contradict" changes nothing: it lists lessons for a person, and `survivor` is 0.
+    `outcome` is "done", "proposed" (a dry run), "for a person", or why nothing was done.
     """
 
     action: Action
@@ -206,14 +191,12 @@ def propose(
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
-    chosen = {
-        one.id
-        for one in lessons
-        if mode == "lite" or (one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK)
-    }
+    full = mode == "full"
+    due = (n for n in lessons if n.importance >= IMPORTANT and now - n.last_seen <= LOOKBACK)
+    chosen = {one.id for one in (due if full else lessons)}
     if len(lessons) < 2:
         return Proposed(nothing=f"too few lessons: {len(lessons)}, and it takes two to merge")
-    if mode == "full" and len(chosen) < LEAST:
+    if full and len(chosen) < LEAST:
         few = f"too few lessons of importance {IMPORTANT} or more were seen in the last 24 hours"
         return Proposed(nothing=f"{few}: {len(chosen)}, and a periodic run needs {LEAST}")
     if vectors is None:
@@ -233,11 +216,8 @@ def propose(
             near[b].add(a)
     merges = tuple(_merges(lessons, near))
     gone = {id for one in merges for id in one.members}
-    listed = tuple(
-        each
-        for each in contradictions(lessons)
-        if chosen.intersection(each.members) and not gone.intersection(each.members)
-    )
+    found = [(each, {*each.members}) for each in contradictions(lessons)]
+    listed = tuple(each for each, ids in found if chosen & ids and not gone & ids)
     nothing = "" if merges else "no two lessons say the same"
     if vetoes and not merges:
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
@@ -264,8 +244,7 @@ def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
             theirs = particulars(other.text)
             how: Difference = "digits" if ours["digits"] != theirs["digits"] else "negation"
             if how == "digits" or (len(ours[how]) - len(theirs[how])) % 2:
-                ids = (best.id, other.id)
-                yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
+                yield Proposal("contradict", (best.id, other.id), 0, VETOES[how], FOR_A_PERSON)
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -275,9 +254,7 @@ def veto(one: Lesson, other: Lesson) -> str:
             return name
     if one.held or other.held or one.trust in HELD:
         return "held"
-    if one.apart or other.apart:
-        return "apart"
-    return first_difference(one.text, other.text)
+    return "apart" if one.apart or other.apart else first_difference(one.text, other.text)
 
 
 def word_vector(text: str) -> list[float]:
@@ -293,6 +270,5 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
         members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)
         if best not in gone and members:
             gone |= {best, *members}
-            ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
-            if ids:
+            if ids := tuple(lessons[at].id for at in members if not lessons[at].pinned):
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")

@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, Trust, clip
+from heedful.lessons.lesson import LONGEST, Cause, Example, Reflection, State, Trust, clip
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, find_quotations, initial_state
 from heedful.lessons.words import difference
@@ -22,8 +22,7 @@ from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
 LONGEST_CHANGE = 100
-# Characters of an output that a finding may quote without quotation marks.
-SHORTEST = 3
+SHORTEST = 3  # characters of an output that a finding may quote without quotation marks
 _QUOTED = re.compile(r"""(['"`])([^'"`]+)\1""")
 # How many lessons one loop gives: a thousand findings of one check are not a thousand lessons.
 MOST = 20
@@ -54,24 +53,17 @@ def learn(
     if not memory_key and not (passed and whole == outputs):
         return ()
     if len(loop.attempts) > 1 or not passed:
+        accepted, key = last if passed else None, (memory_key, tuple(checks))
         found = _findings(loop, last.evaluation if passed else None, outputs)
         found.sort(key=lambda pair: -pair[1].severity)
-        accepted, key = last if passed else None, (memory_key, tuple(checks))
         return tuple(_lesson(loop, *pair, accepted, task, whole, key) for pair in found[:MOST])
     if not whole:
         return ()
     assert last.evaluation is not None
-    first = Reflection(
-        "example",
-        signature("accepted", "first try"),
-        "accepted",
-        "Answers that were accepted at the first try.",
-        "accepted at the first try",
-        loop.id,
-        Example(*texts, after=dict(last.evaluation.scores)),
-        tags=("accepted",),
-    )
-    return (first,)
+    name, scores = signature("accepted", "first try"), dict(last.evaluation.scores)
+    example = Example(*texts, after=scores)
+    words = "Answers that were accepted at the first try.", "accepted at the first try"
+    return (Reflection("example", name, "accepted", *words, loop.id, example, tags=("accepted",)),)
 
 
 def _findings(
@@ -79,8 +71,7 @@ def _findings(
 ) -> list[tuple[Attempt, Finding]]:
     """Return each error or missed goal that was corrected, with the last attempt that had it.
 
-    Without an `accepted` evaluation, return each error instead. With `differ`, attempts with the
-    same candidate as the accepted attempt are ignored.
+    Without an `accepted` evaluation: each error. With `differ`, equal candidates are ignored.
     """
     last = loop.attempts[-1]
     least = record.thousandths(loop.improves.min_gain)
@@ -113,19 +104,15 @@ def _lesson(
 ) -> Reflection:
     """Return the lesson of one finding; if it was never corrected, `accepted` is None.
 
-    The text quotes a short change if the finding has no fix, or if `outputs` is false. `key` has
-    the memory key and the names of the checks of the loop.
+    The text quotes a short change if the finding has no fix, or if `outputs` is false. `key` is the
+    memory key with the names of the loop's checks.
     """
     was, now = rejected.evaluation, accepted.evaluation if accepted else None
-    example = Example(
-        task,
-        accepted.candidate.text or "" if accepted else "",
-        clip(rejected.candidate.text or ""),
-        clip(finding.message),
-        dict(was.scores) if was else {},
-        dict(now.scores) if now else {},
-        clip(finding.evidence),
-    )
+    answer = accepted.candidate.text or "" if accepted else ""
+    output = rejected.candidate.text or ""
+    scores = dict(was.scores) if was else {}, dict(now.scores) if now else {}
+    wrong, evidence = clip(finding.message), clip(finding.evidence)
+    example = Example(task, answer, clip(output), wrong, *scores, evidence)
     change = difference(example.rejected, redact(example.accepted)) if accepted else ""
     short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
     change = f"Accepted: {change}" if short else ""
@@ -136,33 +123,17 @@ def _lesson(
     cause, (memory_key, checks) = None, key
     if memory_key and was is not None and finding in was.errors:  # not a missed goal
         checks = (finding.check,) if finding.check in checks else checks
-        rule = _rule_of(finding, rejected.candidate.text or "")
+        # Another output breaks the same rule, so what the finding quotes from this one is masked.
+        name = finding.key
+        if SHORTEST <= len(output) <= LONGEST_CHANGE:
+            name = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", name)
+        name = _QUOTED.sub(lambda found: "…" if found[2] in output else found[0], name)
+        rule = signature(finding.check, name).digest
         counts = {"fix": int(bool(finding.fix)), "mended": int(accepted is not None)}
         cause = Cause(memory_key, rule, checks, finding.severity, **counts)
-    return Reflection(
-        "check",
-        signature(finding.check, finding.key),
-        finding.check,
-        text,
-        clip(finding.message),
-        loop.id,
-        example,
-        "verified" if accepted else "candidate",
-        tags=(finding.check,),
-        cause=cause,
-    )
-
-
-def _rule_of(finding: Finding, output: str) -> str:
-    """Return the digest of the rule that a finding says was broken.
-
-    What the finding quotes from the output is masked, because another output breaks the same rule.
-    """
-    key = finding.key
-    if SHORTEST <= len(output) <= LONGEST_CHANGE:
-        key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
-    key = _QUOTED.sub(lambda found: "…" if found[2] in output else found[0], key)
-    return signature(finding.check, key).digest
+    state: State = "verified" if accepted else "candidate"
+    said = signature(finding.check, finding.key), finding.check, text, wrong
+    return Reflection("check", *said, loop.id, example, state, tags=(finding.check,), cause=cause)
 
 
 RISE = 0.1
@@ -191,10 +162,9 @@ def learn_from_evaluation(
 ) -> Reflection | None:
     """Return the lesson of a self-correction by another system, or None if it teaches nothing.
 
-    The first of these signs decides the type of the error: a result of `verification` with the
-    `status` "conflict" (its `conflict_reason` becomes the text), a result with the status
-    "unverified" (its `claim_text`), the word CONFLICTS in the critique, a quality that rose by more
-    than `RISE`. Empty texts become "Unknown".
+    The first of these is the error's type: a result of `verification` with the `status` "conflict"
+    (its `conflict_reason` becomes the text) or "unverified" (its `claim_text`), the word CONFLICTS
+    in the critique, a quality that rose by more than `RISE`. Empty texts become "Unknown".
 
     `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
     `RISE`, else "model". For a factual error, a conflict or a claim the default is always "model",
@@ -203,8 +173,8 @@ def learn_from_evaluation(
     than `RISE` and the trust is "operator" or "measured". `source` names the judge, so that its
     lessons can be revoked. Raises InvalidInput.
     """
-    said, asked = _text("critique", critique), _text("query", query)
-    during = _text("context", context)
+    texts = {"critique": critique, "query": query, "context": context}
+    said, asked, during = (_text(name, text) for name, text in texts.items())
     record.check_integer("iteration", iteration, 0)
     if trust is not None:
         records.check_trust(trust)
@@ -220,18 +190,8 @@ def learn_from_evaluation(
     others = [str(one[key]) for one in verification or () for key in one.keys() - own]
     if find_quotations((text, detail), others):
         trust = "external"
-    return learn_correction(
-        error_type,
-        text,
-        iteration,
-        before,
-        after,
-        query=asked,
-        context=during,
-        evidence=detail,
-        trust=trust,
-        source=source,
-    )
+    about: Any = {"query": asked, "context": during, "evidence": detail, "trust": trust}
+    return learn_correction(error_type, text, iteration, before, after, source=source, **about)
 
 
 def learn_correction(
@@ -251,9 +211,8 @@ def learn_correction(
     """Return a lesson with this `text` about a correction.
 
     `before` and `after` are scores such as "quality". `exact` is the signature by which callers
-    find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
-    characters of query and context; the example has all characters. A quotation of query or context
-    has the trust "external".
+    find the lesson, by default that of the text. `meta` has the first `LISTED` characters of query
+    and context; the example has all characters. A quotation of either has the trust "external".
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
@@ -287,21 +246,17 @@ def learn_correction(
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson as a dict with the field names of earlier stores of reflections."""
-    return {
-        "content": text,
-        "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
-        "category": "reflection",
-        "tags": list(tags),
-        "context": dict(meta),
-    }
+    why = f"Self-correction during: {meta['reflection_context'][:100]}"
+    entry = {"content": text, "rationale": why, "category": "reflection"}
+    return {**entry, "tags": list(tags), "context": dict(meta)}
 
 
 def _find_error(
     critique: str, verification: object, rise: float | None
 ) -> tuple[str, str, str, int] | None:
-    """Return the error's type, the beginning of its text, a detail and the detail's maximal length.
+    """Return the error's type, how its text begins, a detail and its maximal length, or None.
 
-    `rise` is the gain in quality, None if it is too small. Returns None if there is no error.
+    `rise` is the gain in quality, None if it is too small.
     """
     results: Any = () if verification is None else verification
     allowed = "results, each a mapping with a status"

@@ -54,9 +54,8 @@ class Scope:
 class Signature:
     """The name of an error.
 
-    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, where the text is stripped and
-    in lower case. `pattern` is the text with its particulars masked. `digest` is the first 16 hex
-    digits of the SHA-256 of type and pattern.
+    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped and in lower
+    case. `pattern` is the text with its particulars masked, `digest` the same of type and pattern.
     """
 
     exact: str
@@ -80,8 +79,7 @@ class Example:
     """A task, its rejected output, what was wrong with that output, and the accepted output.
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and `after` are the
-    scores of the two outputs. `evidence` is the evidence of the check's finding, and `context` is
-    text around the task.
+    scores of the two outputs. `evidence` is that of the finding, `context` is text around the task.
     """
 
     task: str
@@ -343,8 +341,7 @@ class Outcome:
     """The end of a loop: whether its first attempt passed, and how many model calls it made.
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
-    `memory_key` is the key of the loop, by which its rules are counted, and `rules` are the rules
-    of this key that it broke.
+    `memory_key` is the key of the loop, and `rules` are the rules of this key that it broke.
     """
 
     loop: str
@@ -402,8 +399,7 @@ def check_source(source: str) -> str:
 
 def check_actor(by: object, why: object) -> None:
     """Raise InvalidInput unless `by` names a person and `why` is a string."""
-    if not isinstance(by, str) or not by.strip():
-        raise InvalidInput("by", by, "the name of a person")
+    require(isinstance(by, str) and by.strip(), "by", by, "the name of a person")
     check_texts(why=why)
 
 
@@ -429,7 +425,6 @@ def check_memory(
     require(isinstance(example, Example), "example", example, "an Example, or None")
     check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
     for when, scores in (("before", example.before), ("after", example.after)):
-        known = isinstance(scores, Mapping) and all(
-            isinstance(value, int | float) and isfinite(value) for value in scores.values()
-        )
+        numbers = scores.values() if isinstance(scores, Mapping) else [None]
+        known = all(isinstance(number, int | float) and isfinite(number) for number in numbers)
         require(known, f"example.{when}", scores, "a mapping of names to finite numbers")

@@ -23,20 +23,19 @@ HOLE = "<*>"
 # if its masks are left out, and a template as many words as places differ.
 MANY = 4
 WORDS = 2
-# Patterns kept for a scope, characters of one, and tokens of one that is compared.
-MOST_PATTERNS = 2_048
-LONGEST = 1_024
-MOST_TOKENS = 64
+MOST_PATTERNS = 2_048  # patterns kept for a scope
+LONGEST = 1_024  # characters of a pattern
+MOST_TOKENS = 64  # tokens of a pattern that is compared
 _TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
 _WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 MASK = re.compile(r"<[A-Z]+>")
 # What continues a list of particulars, whose length is a particular too.
 _LIST = re.compile(r"<\*>|[()\[\],]+")
-# Never a particular: quoted text, a number that was not masked, punctuation, an exception, a
-# negation.
+# Never a particular: quoted text, an unmasked number, punctuation, an exception, a negation.
 _FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
+_Groups = dict[_Key, dict[Tokens, "Merge"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,7 @@ class Templates:
     The groups depend on the patterns but not on their order. The order only decides the name of a
     group, which is the digest that was learnt first. Patterns with different error types,
     exceptions, quoted texts or unmasked numbers are never merged, and assertions are never merged
-    at all. At most `MOST_PATTERNS` patterns are stored; further patterns are only matched with the
-    groups.
+    at all. At most `MOST_PATTERNS` are stored; further ones are only matched with the groups.
 
     >>> from heedful import signature
     >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
@@ -69,9 +67,7 @@ class Templates:
 
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
-    _groups: dict[_Key, dict[Tokens, Merge]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _groups: _Groups = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def learn(self, *signatures: Signature) -> Templates:
         """Return the templates with the patterns of these signatures added, in order."""
@@ -144,15 +140,13 @@ def is_learnable(pattern: Signature) -> bool:
 def _parsed(pattern: str) -> Tokens:
     """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
     tokens, opened = tuple(_TOKEN.findall(pattern)), [""]
-    for token in (HOLE if _is_masked(token) else token for token in tokens):
+    for token in tokens:
+        bare = MASK.sub("", token)
+        quotes = token[0] in "'\"`" and any(map(str.isalpha, bare))
+        token = token if quotes or bare == token else HOLE
         if opened[-1] != HOLE or not _LIST.fullmatch(token):
             opened.append(token)
     return tuple(opened[1:]) if _words(opened) >= WORDS else tokens
-
-
-def _is_masked(token: str) -> bool:
-    bare = MASK.sub("", token)
-    return bare != token and not (token[0] in "'\"`" and any(map(str.isalpha, bare)))
 
 
 def _words(tokens: Iterable[str]) -> int:
@@ -167,8 +161,7 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
     bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
-        template = tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0]))
-        yield template, rows
+        yield tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0])), rows
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)

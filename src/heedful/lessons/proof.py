@@ -18,8 +18,7 @@ from typing import Literal
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
 # The bets, chosen by the widths of the intervals they give: centres m, evenly spread in
-# asin(sqrt(m)), and stakes b, as parts of the largest stake that can never lead to debt, each with
-# its weight.
+# asin(sqrt(m)), and stakes b, as weighted parts of the largest stake that never leads to debt.
 CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
 PARTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
 BETS = tuple((m, part) for m in CENTRES for part in PARTS)
@@ -97,12 +96,10 @@ Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[str | None, Mapping[Case, int]]
-# Model calls of a loop count up to this; an abandoned loop counts as so many. Without a bound no
-# interval would hold.
+# Model calls of a loop count up to this, and so do abandoned loops: intervals need a bound.
 MOST_CALLS = 10
 LEVEL = 0.05
-# A smaller uplift does not matter.
-MARGIN = 0.1
+MARGIN = 0.1  # a smaller uplift does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +122,9 @@ class Effect:
 class Comparison:
     """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None when all lessons are counted together. `uplift` compares the share of loops
-    that passed at the first attempt. `recurrence` compares the share of loops in which the lesson's
-    error occurred again; its gain is the reduction. `calls` compares the model calls of a loop; its
-    gain is the number of calls saved.
+    `lesson` is None for all lessons together. `uplift` compares the share of loops that passed at
+    the first attempt, `recurrence` the share in which the lesson's error occurred again (its gain
+    is the reduction), `calls` the model calls of a loop (its gain is the calls saved).
     """
 
     lesson: str | None
@@ -195,11 +191,9 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     """Return the comparisons of the lessons that help or hurt; faster than `prove_cases`."""
     tables, low, high = _tables(cases)
-    found = (
-        table.compared(low, high)
-        for table in tables
-        if table.evidence(True) >= -log(low) - 1e-6 or table.evidence(False) >= -log(high) - 1e-6
-    )
+    least = (True, -log(low) - 1e-6), (False, -log(high) - 1e-6)
+    likely = (one for one in tables if any(one.evidence(better) >= e for better, e in least))
+    found = (table.compared(low, high) for table in likely)
     return tuple(each for each in found if each.conclusion in ("helps", "hurts"))
 
 
@@ -283,9 +277,7 @@ def _difference(cells: Cells) -> float | None:
 
 def _mean(cells: Cells, shown: bool) -> float | None:
     """Return the mean over loops with the lesson `shown` (or withheld), weighted as in `Effect`."""
-    part = [
-        (n / ((1 - share) if shown else share), value)
-        for (share, kind, value), n in cells.items()
-        if kind == shown
-    ]
-    return fsum(w * value for w, value in part) / fsum(w for w, _ in part) if part else None
+    cells = {case: n for case, n in cells.items() if case[1] == shown}
+    weights = [n / ((1 - share) if shown else share) for (share, _, _), n in cells.items()]
+    worths = (weight * value for weight, (_, _, value) in zip(weights, cells, strict=True))
+    return fsum(worths) / fsum(weights) if cells else None

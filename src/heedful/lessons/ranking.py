@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import exp2, sqrt
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, Match, Outcome
 from heedful.lessons.signature import signature
@@ -24,8 +24,7 @@ from heedful.sanitize import delimiter, sanitize
 
 SHOWN = 3
 UNVERIFIED = 1
-# The most rules by cause in a prompt, beside the lessons for similar tasks.
-RULES = 2
+RULES = 2  # the most rules by cause in a prompt, beside the lessons for similar tasks
 BUDGET = 600  # tokens: about 2,300 characters of English
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share of the
 # query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
@@ -46,18 +45,15 @@ PROMPT_WORDS = 0.40
 # They cost little where they say nothing, and decide between near equals.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-# The kinds of lessons from episodes, the importance from which recall returns them unasked, and how
-# many strategies a prompt may have.
-PRODUCTS = ("reflection", "strategy")
-RECALLED = 0.6
-STRATEGIES = 1
+PRODUCTS = ("reflection", "strategy")  # the kinds of lessons from episodes
+RECALLED = 0.6  # the importance from which recall returns them unasked
+STRATEGIES = 1  # how many strategies a prompt may have
 HALF_LIFE = 90  # days; only whole days count, so that the same question gets the same answer
 DAY = 86_400.0
 # The first loops of a scope see everything: their users try memory out, and so few loops prove
 # nothing. The coin depends on earlier loops only, so it stays fair.
 FIRST = 20
-# The share of loops in which one coin decides over all lessons.
-POOLED = 0.25
+POOLED = 0.25  # the share of loops in which one coin decides over all lessons
 PART = 2**20  # how many numbers are compared at a time
 # What a prompt may hold: rules (lessons without an accepted output), worked examples, or both.
 Tell = Literal["both", "rules", "examples"]
@@ -74,8 +70,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     """Return at most `limit` matches that are related to the task, best first.
 
     The order is by `relevance` times `worth` at the time `now`, in seconds since 1970; with `now`
-    0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
-    lessons win.
+    0, age does not count. Among equals, verified ones, those seen more often, and newer ones win.
     """
     related = [
         one
@@ -129,9 +124,7 @@ def rank_answers(
 def claimed_importance(match: Match) -> float:
     """Return the importance that the author of a lesson claims, by default heedful's own."""
     rated = match.meta.get("rated")  # an import may contain anything
-    if isinstance(rated, int | float) and 0 <= rated <= 1:
-        return float(rated)
-    return match.importance
+    return float(rated) if isinstance(rated, int | float) and 0 <= rated <= 1 else match.importance
 
 
 def worth(match: Match, now: float = 0.0) -> float:
@@ -295,8 +288,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
         if not match.example.accepted:
             kind = BROKEN if match.cause else RULE if match.kind in PRODUCTS else MISTAKE
             parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
-    heads = ["lessons from"] if parts else []
-    heads += ["accepted answers to"] if turns else []
+    heads = ["lessons from"] * bool(parts) + ["accepted answers to"] * bool(turns)
     for turn in turns:
         kind, source = ("task", turn.source) if turn.role == "user" else ("accepted answer", "")
         parts.append((kind, source, turn.content))
@@ -367,15 +359,11 @@ class Choice:
         if match.cause is not None:
             score, leg = match.cause.loops, "cause"
             measured = f"broken in {_loops(match.cause.loops)}"
-        return cls(
-            outcome,
-            match.reflection,
-            "example" if match.example.accepted else "rule",
-            cast("Any", "strategy" if match.kind == "strategy" else leg),
-            round(score, 4),
-            ", ".join(filter(None, (measured, why))),
-            clean(sanitize(match.lesson), 200) if words else "",
-        )
+        form: Any = "example" if match.example.accepted else "rule"
+        found_by: Any = "strategy" if match.kind == "strategy" else leg
+        reason = ", ".join(filter(None, (measured, why)))
+        text = clean(sanitize(match.lesson), 200) if words else ""
+        return cls(outcome, match.reflection, form, found_by, round(score, 4), reason, text)
 
     @property
     def name(self) -> str:
@@ -393,11 +381,9 @@ class Briefing:
 
     `choices` say of each lesson that memory considered whether the loop is told it, and why; what
     is told comes best first. `memory_key` is the key of the loop, `space` names the embedder, and
-    `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four with
-    the loop.
+    `waiting` counts the texts that wait in quarantine, at most 100. A store keeps these four.
 
-    `exposures` record which lessons the loop is shown and which are withheld, `chosen` has both.
-    `vector` is the embedding of the task.
+    `exposures` say what is shown and withheld, `chosen` has both. `vector` is the task's embedding.
     """
 
     memory_key: str = ""

@@ -15,8 +15,7 @@ from typing import Any
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 
-# A longer text is read at its two ends, which is where errors are named.
-MOST = 4_096
+MOST = 4_096  # a longer text is read at its two ends, which is where errors are named
 # A JSON text with more brackets is read as prose, because it may be nested too deeply.
 MOST_BRACKETS = 100
 
@@ -34,12 +33,8 @@ def signature(error_type: str, text: str) -> Signature:
     'after <N> at <N>'
     """
     pattern = " ".join(_pattern(error_type, text.strip()).split())
-    return Signature(
-        short_digest(f"{error_type}:{text.lower().strip()}"),
-        pattern,
-        digest_of(error_type, pattern),
-        error_type,
-    )
+    exact = short_digest(f"{error_type}:{text.lower().strip()}")
+    return Signature(exact, pattern, digest_of(error_type, pattern), error_type)
 
 
 _STRATEGY = "of reflection "
@@ -48,8 +43,7 @@ _STRATEGY = "of reflection "
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
     """Return the signature of a strategy, which differs from the signature of its failure.
 
-    The pattern contains no words of the failure, because these may be trusted less than the
-    strategy.
+    The pattern has no words of the failure, because these may be trusted less.
     """
     pattern = f"{_STRATEGY}{failure.digest}: {digest_of('strategy', strategy)}"
     digest = digest_of("strategy", pattern)
@@ -82,16 +76,13 @@ def _plain(value: Any) -> str:
 
 
 def _masked(error_type: str, text: str) -> str:
-    return "".join(
-        piece if asserted else _PARTICULAR.sub(_mask, piece)
-        for piece, asserted in split_assertions(error_type, text)
-    )
+    pieces = split_assertions(error_type, text)
+    return "".join(one if asserted else _PARTICULAR.sub(_mask, one) for one, asserted in pieces)
 
 
 MOST_VALUES = 20
 MOST_STATEMENT = 8_192
-# A text without one of these words has no assertion.
-_ABOUT = ("assert", "expect", "want")
+_ABOUT = ("assert", "expect", "want")  # a text without one of these words has no assertion
 _VALUE = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
     r"|[\[({][^\n]{0,100}[\])}]|(?i:true|false|none|null|nil|undefined|nan)\b)"
@@ -99,13 +90,12 @@ _VALUE = (
 _GAP = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
 _OTHER = r"(?:[!=]==?|to (?:equal|be))"
 _STATEMENT = re.compile(
-    r"^[ \t]*(E[ \t]+|>[ \t]+)?(?:AssertionError: )?(assert\s"
-    r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?",
-    re.MULTILINE,
+    r"(?m)^[ \t]*(E[ \t]+|>[ \t]+)?(?:AssertionError: )?(assert\s"
+    r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?"
 )
 # What pytest adds: the expressions whose values an assertion shows, and how the values differ.
 _WHERE = re.compile(
-    r"^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?", re.MULTILINE
+    r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
 )
 _DETAIL = re.compile(r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+")
 _BOTH_VALUES = re.compile(rf"assert {_VALUE}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE}\s*)")
@@ -120,11 +110,10 @@ _ACTUAL = tuple(
     )
 )
 _EXPECTED = re.compile(
-    r"^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
+    r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
     rf"|\b(?i:expected|want){_GAP}(?!<ACTUAL>)(?P<value>{_VALUE})"
-    rf"|<ACTUAL> {_OTHER} ?(?P<other>{_VALUE})",
-    re.MULTILINE,
+    rf"|<ACTUAL> {_OTHER} ?(?P<other>{_VALUE})"
 )
 
 
@@ -190,17 +179,14 @@ _SHAPES = {
     ),
     "WORD": r"\w*\d\w*",
 }
-# The names of day and month before a time.
-_DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
+_DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"  # the names of day and month before a time
 # A shape is tried only at the start of a date or of a word that is not all letters, so most of a
-# text is passed in one step. The time is linear: no branch can look at the same characters from an
-# unbounded number of places.
+# text is passed in one step. The time is linear: each character is looked at from few places.
 _PARTICULAR = re.compile(
     rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
     rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _SHAPES.items())})"
 )
-# The part of a name, between underscores, that is an id: hexadecimal digits, or letters and digits
-# in turn.
+# The part of a name, between underscores, that is an id: hexadecimal, or letters and digits.
 _SEGMENT = re.compile(
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"

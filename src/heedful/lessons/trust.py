@@ -34,8 +34,7 @@ _QUOTED_ADDRESS = re.compile(r"['\"][a-z][a-z0-9+.-]{1,20}://")
 _INNER = re.compile(r"\b\w*sh\s(?:.*\s)?-\w*c\b|\beval\b")
 # Of a shell's command: what is data (here-documents, quoted texts), redirections, separators.
 _DATA = re.compile(
-    r"<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\"",
-    re.DOTALL | re.MULTILINE,
+    r"(?sm)<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\""
 )
 _REDIRECTED = re.compile(r"(?:\d|&)?(?:>>?|<)(?:&\d|\s*[^\s;|&]+)")
 _SET = re.compile(r"\w+=")
@@ -46,15 +45,13 @@ _SILENT = frozenset(
     "cd pushd popd export set unset true false : echo printf exit wait sleep test [ [[ read local"
     " return for case esac done fi }".split()
 )
-# The beginning of the source of all that came through a key of a service.
-KEY = "key:"
+KEY = "key:"  # the beginning of the source of all that came through a key of a service
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8 words with what
 # users wrote in another run (6 words: up to 1.5 %).
 RUN = 8
 _WORD = re.compile(r"\w+")
-# What quarantine keeps of a lesson's tags: characters of each, and how many.
-LONGEST_TAG = 200
-TAGS = 20
+LONGEST_TAG = 200  # characters of a tag of a lesson in quarantine
+TAGS = 20  # tags of a lesson in quarantine
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +204,9 @@ def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozen
         or _FETCHING_TOOL.search(tool)
         or any(map(_ADDRESS.match, arguments))
     )
-    named = {f"program:{name[:150]}" for name in programs(command)} or {
-        f"tool:{tool[:150]}".removesuffix(":")
-    }
-    return frozenset({*named, NETWORK} if fetches else named)
+    ran = [f"program:{name[:150]}" for name in programs(command)]
+    named = ran or [f"tool:{tool[:150]}".removesuffix(":")]
+    return frozenset([*named, NETWORK] if fetches else named)
 
 
 def programs(command: str) -> list[str]:

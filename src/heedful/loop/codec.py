@@ -153,12 +153,8 @@ def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
 def policy_to(policy: Policy) -> Plain:
     """Return a policy as JSON data, with user code by name only."""
     better = policy.improvement
-    plain: Plain = {
-        "name": policy.name,
-        "rules": [rule_to(rule) for rule in policy.rules],
-        "min_gain": better.min_gain,
-        "unscored": policy.unscored,
-    }
+    plain: Plain = {"name": policy.name, "rules": list(map(rule_to, policy.rules))}
+    plain |= {"min_gain": better.min_gain, "unscored": policy.unscored}
     if better.against != "best":
         plain["against"] = better.against
     return plain | ({"goals": list(map(to_document, policy.goals))} if policy.goals else {})
@@ -168,13 +164,9 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
     """Return the policy that `plain` describes, without rules that are user code."""
     rules = _rules(plain)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
-    return Policy(
-        shipped or ((_silent,) if rules else ()),
-        improvement_from(plain),
-        plain.get("unscored", "stop"),
-        plain.get("name", ""),
-        tuple(from_document(Goal, goal) for goal in plain.get("goals", ())),
-    )
+    goals = tuple(from_document(Goal, goal) for goal in plain.get("goals", ()))
+    known = plain.get("unscored", "stop"), plain.get("name", "")
+    return Policy(shipped or ((_silent,) if rules else ()), improvement_from(plain), *known, goals)
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
@@ -199,7 +191,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Never stop the loop.
-
-    Rules that are user code are not restored. A policy with only such rules gets this one instead.
-    """
+    """Never stop the loop; replaces rules that are user code, which are not restored."""

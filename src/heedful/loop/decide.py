@@ -1,7 +1,6 @@
 """Decide whether a loop continues: a pure function of a loop and a policy.
 
-This module also applies overrides, gives the reasons for recorded decisions, and measures how close
-a loop is to its limits (`Standing`).
+Also apply overrides, give the reasons for recorded decisions, and measure a loop's `Standing`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Loop, Override, require
+from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override, clean, require
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 
@@ -33,9 +32,8 @@ class Policy:
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
         require(self.unscored in ("stop", "again"), "unscored", self.unscored, "stop or again")
-        if not isinstance(self.rules, tuple) or not self.rules:
-            allowed = "at least one stop rule: a loop must end; the rules are a tuple"
-            raise InvalidInput("rules", self.rules, allowed)
+        allowed = "at least one stop rule: a loop must end; the rules are a tuple"
+        require(isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed)
         for rule in self.rules:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
@@ -102,9 +100,8 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of another type.
     """
     check_types(loop, policy)
-    last = loop.attempts[-1] if loop.attempts else None
-    evaluation = last.evaluation if last else None
-    if last and evaluation and evaluation.passes(loop.goals):
+    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
@@ -127,17 +124,16 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
-    The policy must have the rule, and the rule must allow overrides. The override needs an actor
-    and at least one decision. If `override.until` is set, it must be later than `at` (seconds since
-    1970). The loop must not have passed.
+    The policy must have the rule, and the rule must allow overrides. An override needs an actor and
+    a decision, and `until` must be after `at` (seconds since 1970). The loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
         known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
     by, why, decisions, until = override.by, override.why, override.decisions, override.until
-    counted = type(decisions) is int and 1 <= decisions <= LARGEST
-    timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
+    counted = type(decisions) is int and 1 <= decisions <= record.LARGEST
+    timed = until is None or (isinstance(until, int | float) and at < until <= record.LARGEST)
     for name, value, right, allowed in (
         ("by", by, isinstance(by, str) and by.strip(), "name the actor who overrides the rule"),
         ("why", why, isinstance(why, str), "be text"),
@@ -177,19 +173,16 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Return a trigger for each error, then for each goal that is missed or has no score."""
-    found = [
-        Trigger(f.check, record.clean(f.message, 200), f"{f.check}_failed")
-        for f in evaluation.errors
-    ]
+    made = [Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors]
     for goal in goals:
         name, score = goal.score, evaluation.scores.get(goal.score)
         if score is None:
-            found.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
+            made.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
             detail = f"{name} {record.format_score(score)} misses {goal}"
-            found.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
-    return tuple(found)
+            made.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
+    return tuple(made)
 
 
 def _spoken(
@@ -228,9 +221,8 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is the change of fatigue in the last attempt, negative if this
-    attempt improved. `echoes` counts, for each key of a finding in the last attempt, the attempts
-    with this key.
+    `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the attempt
+    improved. `echoes` counts the attempts with each key of a finding in the last attempt.
     """
 
     fatigue: float = 0.0
@@ -286,9 +278,7 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 def state_after(verdict: Verdict) -> State:
     """Return the state of a loop after `verdict`."""
-    if not isinstance(verdict, Done):
-        return "open"
-    return "passed" if verdict.passed else "stopped"
+    return "open" if isinstance(verdict, Again) else "passed" if verdict.passed else "stopped"
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
@@ -312,8 +302,7 @@ def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
     if echo.across == "loop":
         return {}
     here = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
-    counts = last.standing.echoes.items()
-    return {key: max(0, count - here.get(key, 0)) for key, count in counts}
+    return {key: max(0, count - here.get(key, 0)) for key, count in last.standing.echoes.items()}
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:

@@ -17,8 +17,7 @@ from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
-# The path to a value in a case: names of fields, keys and indices.
-Path = tuple[str | int, ...]
+Path = tuple[str | int, ...]  # the path to a value in a case: names of fields, keys and indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,8 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     if not gives(loop, policy, verdict):
         return ()
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
-    found = [
-        change
-        for what, now, path in _knobs(last, loop, policy)
-        for direction in (1, -1)
-        if (change := _smallest(case, what, now, path, direction, was))
-    ]
+    ways = ((*knob, direction) for knob in _knobs(last, loop, policy) for direction in (1, -1))
+    found = [change for way in ways if (change := _smallest(case, *way, was))]
     return tuple(sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001)))
 
 
@@ -188,8 +183,7 @@ def explain(
 ) -> Explanation:
     """Explain a loop; the result depends on the arguments only.
 
-    `recorded` has stored verdicts by number of the attempt. They replace the verdicts of `policy`,
-    which may have changed since then.
+    `recorded` has stored verdicts by attempt. They replace those of `policy`, which may be newer.
     """
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}

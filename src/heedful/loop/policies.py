@@ -21,9 +21,8 @@ from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_nam
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the program
 # bench/quality/stop.py prints the results. A loop stops at its first repeated candidate if no test
 # passed so far, otherwise at the second, because a later attempt rarely passes.
-default: Policy = Policy(
-    (stop.MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
-)
+_hopeless = All(Repeat(1, near=False), NothingMet())
+default: Policy = Policy((stop.MaxAttempts(4), Repeat(2), _hopeless), name="default")
 thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
 # The limits of orchestrators with reflection guardrails (docs/reference.md).
 orchestrator: Policy = Policy(
@@ -57,9 +56,8 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     A text is the name of a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
     min_gain=0.1, quality >= 0.8`. A mapping may have the keys `preset` ("default" if absent),
-    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key
-    is the name of a rule; its value is a mapping of the rule's fields, or false to remove the rule.
-    Raises UnknownName, InvalidInput.
+    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key names a rule; its
+    value maps the rule's fields, or is false to remove the rule. Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
@@ -77,12 +75,10 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or a mapping with the fields of Goal describes.
+    """Return the goal that a text or mapping with Goal's fields describes. Raises InvalidInput.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
-
-    Raises InvalidInput.
     """
     allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
     given = value
@@ -91,8 +87,7 @@ def goal(value: Any) -> Goal:
         given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
     elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
         raise InvalidInput("a goal", value, allowed)
-    if not isinstance(given.get("score"), str) or not given["score"]:
-        raise InvalidInput("a goal", value, allowed)
+    require(isinstance(given.get("score"), str) and given["score"], "a goal", value, allowed)
     try:
         return Goal(**{**given, "threshold": float(given["threshold"])})
     except (TypeError, ValueError, KeyError) as error:
@@ -143,10 +138,9 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
         kept = (each for each in goals if (each.score, each.direction) not in replaced)
         goals = (*kept, *new)
     gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
-    improvement = replace(base.improvement, **gains)
     name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
     require(isinstance(name, str), "name", name, "text")
-    return Policy(rules, improvement, unscored, name, goals)
+    return Policy(rules, replace(base.improvement, **gains), unscored, name, goals)
 
 
 def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[StopRule, ...]:
@@ -155,15 +149,11 @@ def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[Stop
     if value is False and (name in names or name in RULES):
         return tuple(rule for rule in rules if rule_name(rule) != name)
     if name not in RULES:
-        known = sorted({*RULES, *names, *_FIELDS[1:]})
-        raise UnknownName("rule or field of a policy", name, known)
-    if value is not True and not isinstance(value, Mapping):
-        allowed = f"an object with the rule's fields, true or false; as text {name} or -{name}"
-        raise InvalidInput(name, value, allowed)
+        raise UnknownName("rule or field of a policy", name, sorted({*RULES, *names, *_FIELDS[1:]}))
+    allowed = f"an object with the rule's fields, true or false; as text {name} or -{name}"
+    require(value is True or isinstance(value, Mapping), name, value, allowed)
     wanted: Mapping[str, Any] = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **wanted}))
-    return tuple(
-        rule_from({**rule_to(rule), **wanted}) if own == name else rule
-        for rule, own in zip(rules, names, strict=True)
-    )
+    pairs = zip(rules, names, strict=True)
+    return tuple(rule_from({**rule_to(r), **wanted}) if own == name else r for r, own in pairs)

@@ -22,8 +22,7 @@ from heedful.loop.stop import StopRule, rule_name
 R = TypeVar("R")
 LONGEST = 100  # the most attempts of a history
 MOST = 20_000  # the most histories that are tried for a rule
-# Keys of findings: a new one in each attempt, or the same persistent one.
-NEW, KEPT = "new", "kept"
+NEW, KEPT = "new", "kept"  # keys of findings: new in each attempt, or always the persistent one
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,7 @@ class Reach:
     """The shortest history in which `rule` changes a decision, or a proof that it never does.
 
     If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    Nothing is proven if the policy tries unscored loops again, or if a rule is user code, for which
-    nothing is searched.
+    Nothing is proven if the policy tries unscored loops again; user code is not searched.
     """
 
     rule: StopRule
@@ -135,20 +133,15 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
     seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    made = product((True, False), seen, found, grave, _spending(parts))
-    return [Symbol(*each) for each in made]
-
-
-def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Return `NOTHING`, and for each choice of one limit per budget, a usage that reaches these."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
-    made = [NOTHING]
-    for chosen in product(*limits):
+    spends = [NOTHING]
+    for chosen in product(*limits):  # one limit of each budget, and a usage that reaches them
         most = [max([v for n, v in chosen if n == name], default=0) for name in names]
-        made.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
-    return list(dict.fromkeys(made))
+        spends.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
+    every = product((True, False), seen, found, grave, dict.fromkeys(spends))
+    return [Symbol(*each) for each in every]
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
@@ -164,9 +157,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         scores[goals[0].score] = _missing(goals[0], short + worse)
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
-        found = [
-            record.Finding("check", k, "", "warning", worst, k, persistent=k == KEPT) for k in keys
-        ]
+        found = [record.Finding("check", k, "", "warning", worst, k, k == KEPT) for k in keys]
         evaluation = record.Evaluation(tuple(found), scores, met=met)
         candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None

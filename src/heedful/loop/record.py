@@ -21,15 +21,12 @@ from typing import Any, Literal
 from heedful.errors import HeedfulError, InvalidInput
 from heedful.sanitize import sanitize
 
-# The largest score or threshold: up to here two floats can differ by a thousandth.
-LARGEST = 1e12
+LARGEST = 1e12  # the largest score or threshold: up to here two floats can differ by a thousandth
 LARGEST_INTEGER = 2**63 - 1  # in a database
-# The most characters of a feedback and of one text in it, the least to which a line is shortened,
-# so that the name of its check stays, and the first line of a feedback.
-MOST = 1_500
-EACH = 400
-LEAST = 130
-HEAD = "The last answer was not accepted:"
+MOST = 1_500  # characters of a feedback
+EACH = 400  # characters of one text in it
+LEAST = 130  # characters to which a line is shortened: the name of its check stays
+HEAD = "The last answer was not accepted:"  # the first line of a feedback
 
 
 def thousandths(value: float) -> int:
@@ -63,10 +60,7 @@ def check_share(field: str, value: object) -> None:
 
 @dataclass(slots=True)
 class UserCode:
-    """A `with` block that turns exceptions of `kinds` into `failed(exception)`.
-
-    Errors of heedful pass unchanged.
-    """
+    """A `with` block that turns exceptions of `kinds`, but not heedful's, into `failed(error)`."""
 
     failed: Callable[[BaseException], HeedfulError]
     kinds: tuple[type[BaseException], ...] = (Exception,)
@@ -124,9 +118,7 @@ class Usage:
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
-        if other is NOTHING:
-            return self
-        return Usage(*map(add, _USAGE(self), _USAGE(other)))
+        return self if other is NOTHING else Usage(*map(add, _USAGE(self), _USAGE(other)))
 
 
 _USAGE = attrgetter(*Usage.__dataclass_fields__)
@@ -319,8 +311,7 @@ class Candidate:
                 text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
             except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
                 text = repr(value)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return cls(digest, text)
+        return cls(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,10 +439,8 @@ class Loop:
     @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt, `Evaluation.rank` and then its number; None without an evaluation."""
-        return tuple(
-            None if a.evaluation is None else (*a.evaluation.rank(self.goals), a.number)
-            for a in self.attempts
-        )
+        judged = ((a.number, a.evaluation) for a in self.attempts)
+        return tuple(None if e is None else (*e.rank(self.goals), n) for n, e in judged)
 
     @property
     def last_improvement(self) -> int:
@@ -493,14 +482,13 @@ class Loop:
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
-        last = self.improves.against == "previous"
         for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
             if evaluation is None or rank is None:
                 answers.append(False)
                 continue
             answers.append(best is None or self.improves(best, evaluation, self.goals))
-            if last or lead is None or rank < lead:
+            if self.improves.against == "previous" or lead is None or rank < lead:
                 best, lead = evaluation, rank
         return tuple(answers)
 
@@ -513,8 +501,8 @@ def feedback(
     The most severe errors come first, and equal lines appear once. Long texts are shortened, so
     that the result has at most `MOST` characters. Every failed check and every unmet goal has a
     line, even if many of them make the result longer. Other findings of these checks and warnings
-    are counted if they do not fit. Tokens that begin or end a chat
-    turn, tags such as `<system>` and images are made harmless. Without any line, it is "".
+    are counted if they do not fit. Tokens that begin or end a chat turn, tags such as `<system>`
+    and images are made harmless. Without any line, it is "".
     """
     failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     for goal in evaluation.unmet(goals):
@@ -543,8 +531,7 @@ def feedback(
 
 def _finding(finding: Finding) -> str:
     what = clean(finding.message, EACH).rstrip(" .")
-    fix = clean(finding.fix, EACH).rstrip()
-    return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
+    return f"- {clean(finding.check, 60)}: {what}. {clean(finding.fix, EACH)}".rstrip()
 
 
 def clean(text: str, most: int) -> str:

@@ -10,8 +10,6 @@ from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decid
 from heedful.loop.record import LARGEST, NOTHING, Loop, Usage, check_number
 from heedful.loop.stop import Budget
 
-LESS = 0.999  # the highest quality of an attempt that does not pass
-
 
 @dataclass(frozen=True)
 class RecordedLoop:
@@ -38,29 +36,24 @@ class RecordedLoop:
         evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
         if evaluation is None:
             return 0.0
-        passes = evaluation.passes(self.loop.goals)
-        return 1.0 if passes else min(evaluation.met or 0.0, LESS)
+        return 1.0 if evaluation.passes(self.loop.goals) else min(evaluation.met or 0.0, 0.999)
 
     @property
     def oracle(self) -> int:
         """The number of the first attempt of quality 1, or 1 if there is no such attempt."""
-        return self._solving()[0] if self.solvable else 1
+        return next((n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1), 1)
 
     @property
     def solvable(self) -> bool:
         """True if any attempt has quality 1."""
-        return bool(self._solving())
-
-    def _solving(self) -> list[int]:
-        return [n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1]
+        return bool(self.loop.attempts) and self.worth(self.oracle) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
     """What a policy does with a recorded loop: how many attempts it makes and which it keeps.
 
-    `exact` is False if the record does not show the result, usually because the recording ends
-    before the policy stops.
+    `exact` is False if the record does not show the result, usually because it ends too early.
     """
 
     attempts: int

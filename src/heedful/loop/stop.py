@@ -3,8 +3,7 @@
 A rule is a callable that takes a loop and returns a text that says why it must end, or None. The
 name of a rule is its attribute `name` or the name of the function. Each rule alone stops a loop;
 `All` stops only if all of its members stop. `find_near_repeat` finds an earlier candidate that is
-nearly the same; the program that drives the loop stores the result in the attempt, where `Repeat`
-reads it.
+nearly the same; the program that drives the loop stores the result in the attempt, for `Repeat`.
 """
 
 from __future__ import annotations
@@ -18,15 +17,7 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Loop,
-    check_integer,
-    check_number,
-    require,
-)
+from heedful.loop.record import Attempt, Candidate, Loop, check_integer, check_number, require
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the policy.
@@ -89,18 +80,15 @@ class Budget:
             raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
         for field, limit in limits.items():
             if limit is not None:
-                check_number(f"budget {field}", limit, 1e-9, LARGEST)
+                check_number(f"budget {field}", limit, 1e-9, record.LARGEST)
 
     def _limits(self) -> dict[str, float | None]:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        usage = loop.usage
-        reached = [
-            f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
-            for what, limit in self._limits().items()
-            if limit is not None and getattr(usage, what) >= limit
-        ]
+        limits = {what: limit for what, limit in self._limits().items() if limit is not None}
+        spent = ((what, getattr(loop.usage, what), most) for what, most in limits.items())
+        reached = [f"{n:.12g} of {most:.12g} {what}" for what, n, most in spent if n >= most]
         return f"{', '.join(reached)} spent" if reached else None
 
 
@@ -177,8 +165,7 @@ class Repeat:
     """Stop at the `times`-th attempt with a repeated candidate since the last improvement.
 
     A candidate is repeated if it equals any earlier candidate or, with `near`, is nearly the same.
-    If the last attempt is greedy, `times` is at least 2: a retry at a higher temperature may
-    differ.
+    If the last attempt is greedy, `times` is at least 2: a warmer retry may differ.
     """
 
     times: int = 1
@@ -249,9 +236,8 @@ class NothingMet:
         return "nothing that was asked is met so far" if {*met} == {0} else None
 
 
-RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
-}
+_RULES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+RULES: Mapping[str, Callable[..., StopRule]] = {rule.name: rule for rule in _RULES}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -295,9 +281,7 @@ def counts_scope(rule: StopRule) -> bool:
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
 _NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
-_OPERATORS = frozenset("+-*/%<>=!&|^~")
 NEAR = 0.9
-NEAR_LIMIT = 100_000
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
@@ -308,7 +292,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
     100,000 characters is never nearly the same.
     """
     text = candidate.text
-    if text is None or len(text) > NEAR_LIMIT:
+    if text is None or len(text) > 100_000:
         return None
     tokens: Counter[str] | None = None
     for attempt in earlier:
@@ -331,6 +315,6 @@ def decisive_tokens(text: str) -> list[str]:
     found = []
     for token in _TOKEN.findall(text):
         negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
-        if negates or token in _OPERATORS or any(map(str.isdigit, token)):
+        if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
             found.append(token)
     return found

@@ -31,29 +31,17 @@ from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, i
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SIGNS: Mapping[str, str] = {
-    "passed": "✓",
-    "warning": "!",
-    "failed": "✗",
-    "not_validated": "?",
-    "degraded": "!",
-    "halted": "✗",
-    "open": "…",
-    "not_run": "–",
-}
+_SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}  # of a check
+SIGNS: Mapping[str, str] = _SIGNS | {"degraded": "!", "halted": "✗", "open": "…", "not_run": "–"}
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
-# Limits of an attempt on a page: its checks, the lines of its output, characters of its feedback.
-CHECKS = 20
-LINES = 40
-FEEDBACK = 3_000
-# Characters and lines of an output that are read. The last BEHIND characters of a cut text are
-# dropped, as they may be half a secret; a diff of more lines can take minutes.
-READ = 100_000
-BEHIND = 2_000
-READ_LINES = 2_000
-# A line longer than WIDE is split into sentences; a line or text is cut after CUT characters.
-WIDE = 200
-CUT = 400
+CHECKS = 20  # checks of an attempt on a page
+LINES = 40  # lines of its output
+FEEDBACK = 3_000  # characters of its feedback
+READ = 100_000  # characters of an output that are read
+BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half a secret
+READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
+WIDE = 200  # characters from which a line is split into sentences
+CUT = 400  # characters after which a line or text is cut
 
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # Characters that are markup in Markdown, or that make a text an address or a mention.
@@ -149,11 +137,9 @@ def _read(text: str) -> tuple[list[str], int]:
     """
     rest = len(text) - READ + BEHIND if len(text) > READ else 0
     text = redact(text[:READ])[: -BEHIND if rest else None]
-    try:
+    with suppress(ValueError, RecursionError):  # other text
         data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
         text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) if data else text
-    except (ValueError, RecursionError):
-        pass  # other text
     lines: list[str] = []
     for line in text.split("\n") if text else ():
         lines += [line] if len(line) <= WIDE else _SENTENCE.findall(line)
@@ -284,12 +270,10 @@ def failures(stage: StageReport) -> list[str]:
 
 def cost(report: Report) -> list[str]:
     """Return texts with the numbers of stages, attempts and retries, the time and the usage."""
-    attempts = sum(len(stage.attempts) for stage in report.stages)
-    retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
-    usage = report.usage
-    parts = [counted(len(report.stages), report.noun), counted(attempts, "attempt")]
-    parts.append(counted(retries, "retry", "retries"))
-    parts.append(f"{lasted(worked(report))} in attempts")
+    made, usage = [len(stage.attempts) for stage in report.stages], report.usage
+    retries = sum(max(0, count - 1) for count in made)
+    parts = [counted(len(made), report.noun), counted(sum(made), "attempt")]
+    parts += [counted(retries, "retry", "retries"), f"{lasted(worked(report))} in attempts"]
     parts += [counted(usage.calls, "call")] * bool(usage.calls)
     parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
     return parts + [f"cost {usage.cost:,.4g}"] * bool(usage.cost)
@@ -349,8 +333,7 @@ def front(points: Iterable[Point]) -> list[Point]:
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
     """Draw the cost and the quality of policies. `others` are small dots without a name."""
     line = [(one.cost, one.solved) for one in front([*named, *others])]
-    oracle = Point("oracle", 1.0, 1.0)
-    dots = [("other", one) for one in others] + [("oracle", oracle)]
+    dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
     numbers: dict[tuple[float, float], list[str]] = defaultdict(list)  # one label for each place
     for number, one in enumerate(named, 1):

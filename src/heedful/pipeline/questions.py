@@ -49,8 +49,7 @@ class Fact:
 class RunAnswer:
     """The facts that answer a question; `understood` is the question in heedful's words.
 
-    `missing` is a stage in the question that the report does not have. Then the facts are about all
-    stages of the run.
+    `missing` is a stage in the question that the report lacks; the facts are then about all stages.
     """
 
     question: str
@@ -66,10 +65,8 @@ class RunAnswer:
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data, each fact with its number and its citation."""
-        facts = [
-            {"number": number, "cite": fact.cite, **asdict(fact)}
-            for number, fact in enumerate(self.facts, 1)
-        ]
+        numbered = enumerate(self.facts, 1)
+        facts = [{"number": n, "cite": fact.cite, **asdict(fact)} for n, fact in numbered]
         return asdict(self) | {"facts": facts}
 
 
@@ -142,9 +139,8 @@ def _place(report: Report, stage: StageReport, meant: str = "") -> str:
 def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     """Return the names of the stages in a question, and a text about a stage that does not exist.
 
-    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage. The value of
-    each name says which of the two it is: "by its name" or "by its place". Other names are looked
-    for only in a question without such a number.
+    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage; the value of
+    its name says which. Other names are looked for only in a question without such a number.
     """
     text, found, missing = re.sub(r"[\W_]+", " ", question.casefold()), dict[str, str](), ""
     listed = re.findall(r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text)
@@ -184,8 +180,7 @@ class Count:
     """Figures about the check `name`: how often it failed, and how often a retry helped.
 
     `runs` counts the runs of stages that asked it, `failed` the attempts that failed it, `stages`
-    the runs of stages that ended and had a failed attempt, `recovered` those of them that passed in
-    the end.
+    the runs of stages that ended and had a failed attempt, `recovered` those of them that passed.
     """
 
     name: str
@@ -220,9 +215,8 @@ def statistics(reports: Iterable[Report]) -> Statistics:
     # For each check, the stages that asked it, each with the number of attempts that failed it.
     checks: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
     for stage in tried:
-        failed = Counter(
-            name for made in stage.attempts for name in {one.check_name for one in made.failed}
-        )
+        fails = ({one.check_name for one in made.failed} for made in stage.attempts)
+        failed = Counter(name for names in fails for name in names)
         for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
             checks[name].append((stage, failed[name]))
     counts = []

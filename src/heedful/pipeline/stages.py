@@ -23,15 +23,12 @@ from heedful.loop.record import Goal
 from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
-# The field of the state that holds reports and feedback.
-REPORTS = "guardrail_reports"
+REPORTS = "guardrail_reports"  # the field of the state that holds reports and feedback
 LOOSE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
     "file and return the path, or declare the stage with rerun=True (it runs again)"
 )
-# Rows and columns of a data frame that a report shows.
-HEAD = 5
-COLUMNS = 20
+HEAD, COLUMNS = 5, 20  # rows and columns of a data frame that a report shows
 CELLS = 1_000_000  # a larger frame is described without its columns, in time for the next attempt
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -84,19 +81,11 @@ class Effect:
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
-    def apply(self, state: Any) -> None:
-        """Apply the effect to `state`, which must be as it was before the stage."""
-        for name, value in self.changed.items():
-            put(state, name, value)
-        for name in self.gone:
-            drop(state, name)
-
 
 class Before:
     """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can represent are copied, and so are data frames. Other values are the same
-    objects as in the state.
+    Values that JSON can represent are copied, and so are data frames; others are not copied.
     """
 
     def __init__(self, state: Any) -> None:
@@ -114,11 +103,8 @@ class Before:
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return how `state` differs from before; the field `output` always counts as changed."""
         now, known = fields_of(state), self._fields
-        changed = {
-            name: _copy(value)
-            for name, value in now.items()
-            if name == output or name not in known or not _equal(known[name][1], value)
-        }
+        same = {n for n in now.keys() & known.keys() - {output} if _equal(known[n][1], now[n])}
+        changed = {name: _copy(value) for name, value in now.items() if name not in same}
         return Effect(changed, tuple(sorted(known.keys() - now.keys())))
 
 
@@ -161,13 +147,12 @@ def described(value: Any) -> str:
 
 def written(value: Any) -> str | None:
     """Return `value` as JSON that represents it exactly (NaN included), or None if JSON cannot."""
-    try:
+    with suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value)
         again = json.loads(text)
-        same = again == value or repr(again) == repr(value)  # NaN does not equal itself
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return text if same else None
+        if again == value or repr(again) == repr(value):  # NaN does not equal itself
+            return text
+    return None
 
 
 def fields_of(state: Any) -> dict[str, Any]:
@@ -223,8 +208,7 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
 class StageState:
     """A stage with its state: generates candidates for the loop of the stage, and undoes attempts.
 
-    `run` is the id of the run if it is durable, else "". `made` holds the candidates of attempts in
-    an earlier process.
+    `run` is the id of a durable run, else "". `made` has the candidates of an earlier process.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
@@ -262,12 +246,10 @@ class StageState:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
         self._effects[at.attempt], self._latest = effect, at.attempt
-        loose = {
-            name: self._described(name, value, at.attempt)
-            for name, value in effect.changed.items()
-            if written(value) is None
-        }
-        kept = {name: value for name, value in effect.changed.items() if name not in loose}
+        changed = effect.changed.items()
+        unfit = {name: value for name, value in changed if written(value) is None}
+        loose = {name: self._described(name, unfit[name], at.attempt) for name in unfit}
+        kept = {name: value for name, value in changed if name not in loose}
         # Changes inside a value that JSON cannot represent are not seen here, except in a frame.
         again = {"rerun": loose} if loose or self.stage.rerun else {}
         self.unstored = self._unstored(loose) if self.run and not self.stage.rerun else ""
@@ -316,7 +298,10 @@ class StageState:
             self._effects[at.attempt] = Effect.of(candidate)
         self.undo()
         tell(self.state, self.stage.name, at.hint)
-        self._effects[at.attempt].apply(self.state)
+        for name, value in self._effects[at.attempt].changed.items():
+            put(self.state, name, value)
+        for name in self._effects[at.attempt].gone:
+            drop(self.state, name)
         self._latest = at.attempt
 
     def undo(self) -> None:
@@ -336,9 +321,8 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 
 def _takes_feedback(function: Work) -> bool:
     """Return True if `function`, and any function that it wraps, accepts `feedback`."""
-    try:
+    with suppress(TypeError, ValueError):  # some functions written in C have no signature
         for far in (True, False):
             inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
-    except (TypeError, ValueError):  # some functions written in C have no signature
-        return False
-    return True
+        return True
+    return False
