@@ -13,6 +13,7 @@ from math import lgamma, log
 from pathlib import Path
 from typing import Any
 
+from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import HELD
 from heedful.store.store import Db, Row, key_of
@@ -20,8 +21,11 @@ from heedful.store.store import Db, Row, key_of
 DAY = 86_400.0
 DAYS, FEW = 30, 3  # days of a course; of a shorter record, `GROUPS` groups of loops
 GROUPS = 20
-LOOPS = 10_000  # the newest loops that a figure looks at
-JUDGED = 1_000  # the newest loops whose findings are read
+LOOPS = 5_000  # the newest loops that a figure looks at
+JUDGED = 500  # the newest loops whose findings are read
+ATTEMPTS = 20  # the first attempts of a loop whose findings are read
+SEARCHED = 10_000  # loops that one search looks at; the page then offers to search older ones
+LONG = 200  # attempts of a loop that is decided again while somebody waits for its page
 LEVEL = 0.05
 Plain = dict[str, Any]
 
@@ -90,50 +94,61 @@ class Share:
 
 def home(db: Db, scope: Scope) -> Plain:
     """Return how the newest loops went, day by day and in all."""
-    found = rows(db, scope, "ended", since=0.0, limit=LOOPS)
-    facts = [_facts(row) for row in found]
-    total = sum(facts, Counter[str]())
+    found = rows(db, scope, "ended", limit=LOOPS)
+    total = _total(found)
     return {
         "loops": total["loops"],
         "more": len(found) == LOOPS,
         "calls": total["calls"],
+        "cost": total["cost"],
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
-        **_course([row["created"] for row in found], facts),
+        **_course(found),
     }
 
 
-def _facts(row: Row) -> Counter[str]:
-    facts = Counter(loops=1, calls=row["calls"] or 0)
-    if row["state"] != "open":
-        passed, retried = row["state"] == "passed", row["attempts"] > 1
-        facts.update(ended=1, right=passed and not retried, retried=retried)
-        facts.update(solved=passed and retried, stopped=row["state"] == "stopped")
-    return facts
+def _total(found: Sequence[Row]) -> Plain:
+    """Count the loops, how they ended, and what they spent."""
+    ended = [row for row in found if row["state"] != "open"]
+    passed = [row["attempts"] > 1 for row in ended if row["state"] == "passed"]
+    retried = sum(row["attempts"] > 1 for row in ended)
+    return {
+        "loops": len(found),
+        "calls": sum(row["calls"] or 0 for row in found),
+        "cost": sum(row["cost"] or 0.0 for row in found),
+        "ended": len(ended),
+        "right": passed.count(False),
+        "retried": retried,
+        "solved": passed.count(True),
+        "stopped": len(ended) - len(passed),
+    }
 
 
-def _course(times: Sequence[float], facts: Sequence[Counter[str]]) -> Plain:
-    """Return the figures of each of the last days; of a record of few days, of groups of loops."""
-    days = not times or (times[0] - times[-1]) > FEW * DAY
-    groups: dict[float, Counter[str]] = {}
-    if days and times:
+def _course(found: Sequence[Row]) -> Plain:
+    """Return the figures of each of the last days; of a record of few days, of groups of loops.
+
+    `found` has the newest loop first.
+    """
+    days = not found or (found[0]["created"] - found[-1]["created"]) > FEW * DAY
+    groups = defaultdict[float, list[Row]](list)
+    if days and found:
         last = time.time() // DAY
-        groups = {(last - n) * DAY: Counter() for n in reversed(range(DAYS))}
-    size = -(-len(times) // GROUPS) or 1
-    for n, (at, one) in enumerate(zip(times, facts, strict=True)):
-        start = at // DAY * DAY if days else times[min(len(times), (n // size + 1) * size) - 1]
-        if not days or start in groups:
-            groups[start] = groups.get(start, Counter()) + one
-    course = [
-        {
-            "at": at,
-            "loops": one["loops"],
-            "calls": one["calls"],
-            "right": Share(one["right"], one["ended"]).plain,
-        }
-        for at, one in sorted(groups.items())
-    ]
+        groups |= {(last - n) * DAY: [] for n in range(DAYS)}
+        for row in found:
+            if (start := row["created"] // DAY * DAY) in groups:
+                groups[start].append(row)
+    else:
+        size = -(-len(found) // GROUPS) or 1
+        for n in range(0, len(found), size):
+            groups[found[n : n + size][-1]["created"]] += found[n : n + size]
+    course = []
+    for at, group in sorted(groups.items()):
+        total = _total(group)
+        right = Share(total["right"], total["ended"]).plain
+        course.append(
+            {"at": at, **{k: total[k] for k in ("loops", "calls", "cost")}, "right": right}
+        )
     return {"course": course, "by": "day" if days else "group of loops"}
 
 
@@ -141,7 +156,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
     """Return the checks that failed in the newest loops, and how often a retry mended them."""
     failed: dict[int, list[set[str]]] = defaultdict(list)
     passed = dict[int, bool]()
-    for row in rows(db, scope, "judged", limit=JUDGED):
+    for row in rows(db, scope, "judged", limit=JUDGED, most=ATTEMPTS):
         judged = json.loads(row["record"]).get("evaluation") or {}
         errors = [one for one in judged.get("findings", ()) if one.get("level", "error") == "error"]
         failed[row["n"]].append({one["check"] for one in errors})
@@ -161,7 +176,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     """Return the ids and texts of lessons by name; without the words of tools and documents."""
-    found = {}
+    found = dict[str, Plain]()
     for name in names:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
@@ -174,37 +189,71 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 def stopping(db: Db, scope: Scope) -> list[Plain]:
     """Return which rules stopped the newest stopped loops."""
     counts = Counter[str]()
-    for row in rows(db, scope, "stopped", limit=JUDGED):
+    for row in rows(db, scope, "stopped", limit=LOOPS):
         stops = json.loads(row["decision"] or "{}").get("stopped_by", ())
         counts.update(one["rule"] for one in stops[:1])
     return [{"rule": rule, "loops": n} for rule, n in counts.most_common(10)]
 
 
-def listed(db: Db, scope: Scope, /, limit: int, **only: Any) -> list[Plain]:
-    """Return the newest loops that fit all filters; "" and 0 allow all loops."""
-    filters: Plain = {
-        "before": 0,
-        "state": "",
-        "key": "",
-        "since": 0.0,
-        "text": "",
-        "rule": "",
-        "tag": "",
-    }
-    filters |= only
+def listed(db: Db, scope: Scope, /, limit: int, **only: Any) -> tuple[list[Plain], int]:
+    """Return the newest loops that fit all filters, and the number to continue below; 0 at the end.
+
+    "" and 0 allow all loops. At most `SEARCHED` loops are looked at.
+    """
+    filters: Plain = dict.fromkeys(("state", "key", "text", "rule", "tag"), "")
+    filters |= {"before": 0, "since": 0.0, **only}
     filters["text"] = filters["text"].lower()
     for name, field in (("rule", "rule"), ("tag", "check")):
         if filters[name]:
             filters[name] = f'"{field}":{json.dumps(filters[name])}'
     found = []
-    for row in rows(db, scope, "listed", **filters, limit=limit):
+    for row in rows(db, scope, "listed", **filters, limit=limit + 1, window=SEARCHED):
         verdict = json.loads(row["decision"] or "{}")
         stops = [one["rule"] for one in verdict.get("stopped_by", ())]
         facts = {k: row[k] for k in ("n", "id", "kind", "run", "stage", "memory_key", "attempts")}
         facts |= {"task": json.loads(row["task"]), "state": row["state"], "driven": row["driven"]}
         facts |= {"created": row["created"], "updated": row["updated"], "stopped_by": stops}
         found.append(facts)
-    return found
+    if len(found) > limit:
+        return found[:limit], found[limit - 1]["n"]
+    past = rows(db, scope, "past", before=filters["before"], window=SEARCHED)
+    return found, past[0]["n"] if past else 0
+
+
+def window(db: Db, scope: Scope, id: str, first: int, shown: int) -> Plain:
+    """Return a loop with `shown` attempts from number `first`, 0 for the last ones.
+
+    Raises NotFound.
+    """
+    head = rows(db, scope, "head", id=id)
+    if not head:
+        raise NotFound("loop", id, "the project")
+    row = dict(head[0])
+    n, last = row.pop("n"), row["attempts"]
+    first = max(1, first or last - shown + 1)
+    asked = {"n": n, "first": first - 1, "last": first + shown - 1}
+    made = [
+        {**json.loads(one["record"]), "output": json.loads(one["value"])}
+        for one in rows(db, scope, "attempts_of", **asked)
+    ]
+    decided = {
+        one["attempt"]: json.loads(one["record"]) for one in rows(db, scope, "decided", **asked)
+    }
+    latest = json.loads(row.pop("decision") or "{}")
+    for name in ("task", "goals", "policy"):
+        row[name] = json.loads(row[name])
+    briefing = json.loads(row.pop("briefing") or "{}")
+    return {
+        **row,
+        "name": id,
+        "first": first,
+        "made": made,
+        "decided": decided,
+        "latest": latest,
+        "stopped_by": [one["rule"] for one in latest.get("stopped_by", ())],
+        "told": briefing.get("lines", []),
+        "long": last > LONG,
+    }
 
 
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:

@@ -51,6 +51,8 @@ async def lesson(visit: Visit, id: str) -> Document:
         [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)]
         for one in ("examples_of", "links_of", "rulings_of")
     ]
+    others = {one["child"] for one in links} | {one["parent"] for one in links}
+    relatives = await read(figures.named, sorted(others - {name}))
     proven = await visit.get("/v1/proof", limit=200)
     effect = next((one for one in proven["lessons"] if one["lesson"] == name), None)
     return {
@@ -58,6 +60,7 @@ async def lesson(visit: Visit, id: str) -> Document:
         "name": name,
         "examples": [_example(one) for one in examples],
         "links": links,
+        "relatives": relatives,
         "rulings": rulings,
         "effect": effect,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput
@@ -24,6 +24,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.store import loops as loop_store
+from heedful.store.records import StoredLoop
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
@@ -44,7 +45,7 @@ async def home(visit: Visit) -> Document:
     failed = (await visit.get("/v1/episodes", state="failed", limit=5))["items"]
     return {
         "waiting": waiting["items"],
-        "unsolved": stopped,
+        "unsolved": stopped[0],
         "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
         "overrides": lifted,
         "failing": failing,
@@ -68,58 +69,65 @@ async def loops(visit: Visit) -> Document:
     filters = {name: visit.query.get(name, "") for name in names}
     days = _number(visit, "days", 0, 10_000)
     only: Document = {name: filters[name] for name in ("state", "rule", "key", "text")}
-    found = await visit.caller.read(
-        figures.listed,
-        SHOWN + 1,
-        **only,
-        tag=filters["check"],
-        since=time.time() - days * figures.DAY if days else 0.0,
-        before=_number(visit, "cursor", 0),
-    )
-    following = str(found[SHOWN - 1]["n"]) if len(found) > SHOWN else None
-    return {"loops": found[:SHOWN], "filters": filters, **cursor_links(visit, following)}
+    only |= {"tag": filters["check"], "before": _number(visit, "cursor", 0)}
+    only["since"] = time.time() - days * figures.DAY if days else 0.0
+    found, following = await visit.caller.read(figures.listed, SHOWN, **only)
+    links = cursor_links(visit, str(following) if following else None)
+    return {"loops": found, "filters": filters, "searched": figures.SEARCHED, **links}
 
 
 @page("/loops/{id}", "loop", "Loop")
 async def loop(visit: Visit, id: str) -> Document:
     """Show a loop: its attempts, what was decided and why, and what would have changed it."""
-    stored = await visit.caller.read(loop_store.read, id)
-    record = await visit.get(f"/v1/loops/{id}")
-    why = await visit.get(f"/v1/loops/{id}/explain")
-    first = _number(visit, "from", max(1, len(record["made"]) - ATTEMPTS + 1))
-    knobs = _knobs(record["policy"])
-    tried = {k: v for k, v in visit.query.items() if k in knobs and v}
+    read = visit.caller.read
+    made = await read(figures.window, id, _number(visit, "from", 0), ATTEMPTS)
+    made |= {"lifted": LIFTED, "most": figures.LONG}
+    if made["long"]:  # deciding all of it again would take seconds
+        return {**made, "readings": _recorded(made["latest"])}
+    stored = await read(loop_store.read, id)
+    facts = await asyncio.to_thread(_facts, stored, made["policy"], visit.query)
+    return {**made, **facts}
+
+
+def _recorded(latest: Document) -> list[Document]:
+    """Return what the last decision of a long loop says of its rules."""
+    return [
+        {"rule": one["rule"], "now": 0, "of": 0, "stops": one["detail"]}
+        for one in latest.get("stopped_by", ())
+    ]
+
+
+def _facts(stored: StoredLoop, plain: Document, query: Mapping[str, str]) -> Document:
+    """Return what is known of a loop after deciding it again."""
+    policy, knobs = policy_from(plain), _knobs(plain)
+    loop = replace(stored.loop, improves=policy.improvement)
+    why, tried = loop_store.explained(stored), {k: v for k, v in query.items() if k in knobs and v}
     return {
-        **record,
-        "made": record["made"][max(0, first - 2) : first + ATTEMPTS - 1],
-        "first": first,
-        "told": list(stored.briefing.lines) if stored.briefing else [],
-        "fed": _fed(record),
-        "why": why,
-        "readings": readings(stored.loop, policy_from(record["policy"]).rules),
+        "best": loop.best,
+        "tokens": loop.usage.tokens,
+        "cost": loop.usage.cost,
+        "overrides": [asdict(one) for one in loop.overrides],
+        "would_change": [str(one) for one in why.would_change],
+        "otherwise": why.otherwise,
+        "readings": readings(loop, policy.rules),
         "knobs": [{"name": k, "was": was, "now": tried.get(k, was)} for k, was in knobs.items()],
-        "again": await asyncio.to_thread(_decide_again, stored.loop, record["policy"], tried),
-        "lifted": LIFTED,
-        "name": id,
-    }
-
-
-def _fed(record: Mapping[str, Any]) -> dict[int, str]:
-    return {
-        one["attempt"]: one["verdict"].get("feedback", "")
-        for one in record["decisions"]
-        if one["verdict"]["verdict"] == "again"
+        "again": _decide_again(loop, plain, tried),
     }
 
 
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
-    """Return how near each rule of a policy is to stopping a loop; `of` is its limit."""
-    return [
-        {"rule": rule_name(rule), "now": now, "of": of, "stops": rule(loop) or ""}
-        for rule in flat(rules)
-        if not isinstance(rule, All)
-        for now, of in [_reading(loop, rule)]
-    ]
+    """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
+
+    A rule of several that must all stop has a row for each of them.
+    """
+    rows = []
+    for whole in rules:
+        for rule in flat((whole,)):
+            now, of = _reading(loop, rule)
+            name = f"{rule_name(rule)} (with {rule_name(whole)})"
+            name = rule_name(rule) if whole is rule else name
+            rows.append({"rule": name, "now": now, "of": of, "stops": rule(loop) or ""})
+    return rows
 
 
 def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
@@ -131,17 +139,12 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
         case Echo():
             return max(rule.counts(loop).values(), default=0), rule.times
         case Repeat():
-            return sum(one.repeats is not None for one in loop.attempts), rule.times
+            since = loop.repeats(rule.near)[loop.last_improvement + 1 :]
+            return sum(one is not None for one in since), rule.times
         case Plateau():
-            return _still(loop), rule.patience or 0
+            return max(0, len(loop.attempts) - 1 - loop.last_improvement), rule.patience or 0
         case _:
             return 0, 0
-
-
-def _still(loop: Loop) -> int:
-    """Return how many attempts were made since the last improvement."""
-    better = [n for n, improved in enumerate(loop.improved) if improved]
-    return len(loop.improved) - 1 - max(better, default=0) if loop.improved else 0
 
 
 def _knobs(plain: Mapping[str, Any]) -> dict[str, float]:
@@ -156,21 +159,23 @@ def _knobs(plain: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _decide_again(loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]) -> Document:
-    """Decide a loop again with other numbers; say after which attempt it ends."""
+    """Decide a loop again with other numbers; say what is decided after each attempt."""
+    made: Document = {"wrong": "", "ends": 0, "verdict": "again", "why": "", "each": []}
     try:
         numbers = {name: float(value) for name, value in tried.items()}
-        changed = policy_from(
-            {**plain, "rules": [_changed(one, numbers) for one in plain["rules"]]}
-        )
+        rules = [_changed(one, numbers) for one in plain["rules"]]
+        changed = policy_from({**plain, "rules": rules})
+        loop = replace(loop, improves=changed.improvement, overrides=(), cancelled="")
     except (ValueError, HeedfulError) as error:
-        return {"wrong": str(error), "ends": 0, "verdict": "", "why": ""}
+        return {**made, "wrong": str(error)}
     for end in range(1, len(loop.attempts) + 1):
         verdict = decide(loop.upto(end), changed)
         if not isinstance(verdict, Again):
             why = "; ".join(f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by)
             kind = "passed" if verdict.passed else "stopped"
-            return {"wrong": "", "ends": end, "verdict": kind, "why": why}
-    return {"wrong": "", "ends": 0, "verdict": "again", "why": ""}
+            return {**made, "ends": end, "verdict": kind, "why": why, "each": [*made["each"], kind]}
+        made["each"].append("again")
+    return made
 
 
 def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -15,6 +18,8 @@ from heedful.store.runs import iso
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+WORDS = 800  # of a text that are compared; the rest counts as unchanged
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 AGO = ((86_400 * 2, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 MENU = (
     ("Home", "/"),
@@ -42,9 +47,22 @@ def _pages() -> Environment:
 
     # The data of the API leave out what has its default.
     made = environment(True).overlay(autoescape=True, undefined=Undefined)
-    made.filters |= {"ago": ago, "percent": percent, "number": number, "text": text}
+    made.filters |= {
+        "ago": ago,
+        "percent": percent,
+        "number": number,
+        "text": text,
+        "counted": counted,
+    }
     made.filters |= {"place": lambda value: quote(str(value), safe="/")}
-    made.globals |= {"diff": diff, "axis": axis, "address": address, "iso": iso, "lasted": lasted}
+    made.globals |= {
+        "marked": marked,
+        "spans": spans,
+        "axis": axis,
+        "address": address,
+        "iso": iso,
+        "lasted": lasted,
+    }
     return made
 
 
@@ -90,19 +108,50 @@ def address(path: str, **query: Any) -> str:
     return f"/ui{quote(path)}" + (f"?{urlencode(given)}" if given else "")
 
 
-def diff(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the parts of two texts as ("same", "gone" or "new", text), word by word.
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words.
 
-    >>> diff("high", "P1")
-    [('gone', 'high'), ('new', 'P1')]
+    >>> counted(1, "time"), counted(1200, "loop")
+    ('1 time', '1,200 loops')
     """
-    import re
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
-    old, new = (re.findall(r"\w+|\s+|[^\w\s]", one)[:4_000] for one in (before, after))
-    parts: list[tuple[str, str]] = []
+
+def spans(attempt: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Return the faulty characters of an attempt that its findings name."""
+    findings = (attempt.get("evaluation") or {}).get("findings", ())
+    return [(one["span"][0], one["span"][1]) for one in findings if one.get("span")]
+
+
+def marked(
+    before: str, after: str, spans: Sequence[tuple[int, int]] = ()
+) -> list[tuple[str, bool, str]]:
+    """Return the parts of two texts as ("same", "gone" or "new", whether it is faulty, text).
+
+    They differ word by word. `spans` are the faulty characters of `after`.
+
+    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3)])
+    ([('gone', False, 'high'), ('new', False, 'P1')], [('same', False, 'a '), ('same', True, 'b')])
+    """
+    old, new = (_WORDS.findall(one)[:WORDS] for one in (before, after))
+    rest = after[sum(map(len, new)) :]
+    parts, at = list[tuple[str, bool, str]](), 0
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            parts.append(("same", "".join(old[a:b])))
-            continue
-        parts += [("gone", "".join(old[a:b]))] * (b > a) + [("new", "".join(new[c:d]))] * (d > c)
-    return parts
+        if a < b and kind != "equal":
+            parts.append(("gone", False, "".join(old[a:b])))
+        if c < d:
+            said = "".join(new[c:d])
+            parts += _split("same" if kind == "equal" else "new", said, at, spans)
+            at += len(said)
+    return parts + _split("same", rest, at, spans)
+
+
+def _split(
+    kind: str, said: str, at: int, spans: Sequence[tuple[int, int]]
+) -> list[tuple[str, bool, str]]:
+    """Split a part that begins at the character `at` at both ends of each span."""
+    ends = {0, len(said), *(end - at for span in spans for end in span if 0 < end - at < len(said))}
+    return [
+        (kind, any(low <= at + a < high for low, high in spans), said[a:b])
+        for a, b in pairwise(sorted(ends))
+    ]

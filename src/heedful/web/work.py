@@ -7,16 +7,17 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from heedful.errors import HeedfulError, NotFound, StoreError
+from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import Figures
 from heedful.pages.report import Point, front
+from heedful.service.jobs import Work
 from heedful.service.problems import Problem
 from heedful.store import episodes as episode_store
 from heedful.store import runs as run_store
 from heedful.web import figures
-from heedful.web.site import Document, Visit, cursor_links, page
+from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 LOOPS = 500  # the newest loops on which policies are replayed
@@ -127,8 +128,20 @@ async def trace(visit: Visit, digest: str) -> Document:
     if not found:
         raise NotFound("episode", digest, "the project")
     row = dict(found[0])
-    record = json.loads(row.pop("record"))
-    return {**row, "events": record.get("events", []), "task": record.get("task") or ""}
+    episode = json.loads(row.pop("record")).get("episode", {})
+    queue = type(visit.caller.setup.work) is not Work
+    about = {name: episode.get(name) or "" for name in ("task", "goal", "fault")}
+    return {**row, **about, "events": episode.get("events", []), "queue": queue}
+
+
+@action("write")
+async def reflect_now(visit: Visit) -> str:
+    """Queue a run of an agent, so that a worker reflects on it next."""
+    caller, digest = visit.caller, visit.form.get("digest", "")
+    if (state := await caller.read(episode_store.state, digest)) in (None, "reflected"):
+        raise InvalidInput("digest", digest, f"a run that waits or failed; its state is {state}")
+    await caller.setup.work.defer("reflect", caller.scope, digest=digest)
+    return "A worker reflects on it next; this page shows the result when it is loaded again."
 
 
 @page("/health", "health", "Spend and health")
