@@ -225,7 +225,7 @@ class Site:
         if path == "/sign-out":
             self._check_token(session, form)
             return self._leave(request)
-        project = str(request.query_params.get("project") or "")
+        project = str(request.query_params.get("project") or form.get("project", ""))
         caller = caller.within(project) if project else caller
         request.scope["state"]["caller"] = caller
         data = path.endswith(".json")

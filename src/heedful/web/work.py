@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
-from heedful.loop.replay import Figures
+from heedful.loop.replay import Figures, RecordedLoop, replay
 from heedful.pages.report import Point, front
 from heedful.service.jobs import Work
 from heedful.service.problems import Problem
 from heedful.store import episodes as episode_store
+from heedful.store import lessons
+from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
@@ -39,9 +43,14 @@ async def policies(visit: Visit) -> Document:
     rows = [answer["recorded"], *answer["policies"]]
     points = [_point(row) for row in rows]
     best = {(one.cost, one.solved) for one in front(points)}
-    for row, point in zip(rows, points, strict=True):
+    for row, point, notation in zip(rows, points, ["", *chosen], strict=True):
         spot = [round(point.cost, 2), round(point.solved, 2)]
-        row |= {"at": asdict(point), "spot": spot, "front": (point.cost, point.solved) in best}
+        row |= {
+            "notation": notation,
+            "at": asdict(point),
+            "spot": spot,
+            "front": (point.cost, point.solved) in best,
+        }
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     return {**made, "rows": rows, "more": answer["more"], "reach": reached}
 
@@ -59,6 +68,40 @@ def _reach(notation: str) -> list[str]:
         return [str(one) for one in reach(policy(notation))]
     except HeedfulError as error:
         return [str(error)]
+
+
+@page("/policies/loops", "compared", "Two policies, loop by loop")
+async def compared(visit: Visit) -> Document:
+    """Show on which recorded loops two policies differ; "" is what was recorded."""
+    asked = [visit.query.get(name, "") for name in ("first", "second")]
+    chosen = [policy(one) if one else loop_store.WHOLE for one in asked]
+    stored, _ = await visit.caller.read(loop_store.newest, LOOPS, most=loop_store.REPLAYED)
+    recorded = loop_store.aimed(loop_store.recorded(stored), chosen)
+    rows = await asyncio.to_thread(_differences, recorded, chosen)
+    names = [one or loop_store.WHOLE.name for one in asked]
+    return {"names": names, "loops": len(recorded), "rows": rows[:SHOWN], "differ": len(rows)}
+
+
+def _differences(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[Document]:
+    """Return the loops in which two policies make other attempts or keep another quality."""
+    rows = []
+    for one in reversed(recorded):
+        ways = [
+            {"attempts": made.attempts, "quality": one.worth(made.kept), "exact": made.exact}
+            for made in (replay(one.loop, each) for each in policies)
+        ]
+        if ways[0]["attempts"] != ways[1]["attempts"] or ways[0]["quality"] != ways[1]["quality"]:
+            rows.append({"id": one.loop.id, "ways": ways})
+    return rows
+
+
+@page("/projects", "projects", "Projects")
+async def projects(visit: Visit) -> Document:
+    """Show the projects that the key may see."""
+    known = await visit.caller.read(lessons.projects)
+    may = visit.caller.key.projects
+    names = may or tuple(one.project for one in known)
+    return {"projects": sorted({*names, visit.caller.scope.project} if not may else names)}
 
 
 @page("/pipelines", "pipelines", "Pipelines")
