@@ -15,7 +15,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, durable, frames, grounding, hooks, hostile, http, lookups, postgres, recall
+from bench import (
+    core,
+    durable,
+    frames,
+    grounding,
+    hooks,
+    hostile,
+    http,
+    lookups,
+    postgres,
+    recall,
+    ui,
+)
 from bench.rows import Figure
 
 OUT = Path("bench/out/bench.json")
@@ -35,6 +47,7 @@ def main() -> int:
         "lookups": lookups.figures,
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=asked.texts, million=asked.million),
+        "ui": ui.figures,
     }
     figures: list[Figure] = []
     console = Console()
@@ -55,7 +68,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = "core durable frames grounding hooks hostile http lookups postgres recall".split()
+    groups = "core durable frames grounding hooks hostile http lookups postgres recall ui".split()
     parser.add_argument("--only", action="append", choices=groups, help="this group, or several")
     texts = "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 minutes, once)"
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)

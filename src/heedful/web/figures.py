@@ -16,12 +16,15 @@ from typing import Any
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import HELD
+from heedful.loop.codec import from_document
+from heedful.loop.record import Attempt, Goal, Loop, Usage
+from heedful.loop.replay import RecordedLoop
 from heedful.store.store import Db, Row, key_of
 
 DAY = 86_400.0
 DAYS, FEW = 30, 3  # days of a course; of a shorter record, `GROUPS` groups of loops
 GROUPS = 20
-LOOPS = 5_000  # the newest loops that a figure looks at
+LOOPS = 2_000  # the newest loops that a figure looks at
 JUDGED = 500  # the newest loops whose findings are read
 ATTEMPTS = 20  # the first attempts of a loop whose findings are read
 SEARCHED = 10_000  # loops that one search looks at; the page then offers to search older ones
@@ -253,7 +256,24 @@ def window(db: Db, scope: Scope, id: str, first: int, shown: int) -> Plain:
         "stopped_by": [one["rule"] for one in latest.get("stopped_by", ())],
         "told": briefing.get("lines", []),
         "long": last > LONG,
+        "cost": 0.0,
     }
+
+
+def replayable(db: Db, scope: Scope, limit: int) -> tuple[list[RecordedLoop], dict[str, Any]]:
+    """Return the newest loops of at most `LONG` attempts, oldest first, and their tasks by id."""
+    attempts = defaultdict[str, list[Attempt]](list)
+    heads = dict[str, Row]()
+    for row in rows(db, scope, "replayed", limit=limit, most=LONG):
+        heads[row["id"]] = row
+        attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
+    found, tasks = list[RecordedLoop](), dict[str, Any]()
+    for id, row in reversed(heads.items()):
+        goals = tuple(from_document(Goal, one) for one in json.loads(row["goals"]))
+        extra = Usage(**json.loads(row["extra"]))
+        found.append(RecordedLoop(Loop(id, goals, tuple(attempts[id]), extra=extra)))
+        tasks[id] = json.loads(row["task"])
+    return found, tasks
 
 
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:

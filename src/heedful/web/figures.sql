@@ -50,6 +50,14 @@ select loop.n, loop.state, attempt.number, attempt.record from (
   select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
 ) as loop join attempt on attempt.loop = loop.n and attempt.number <= :most order by loop.n desc, attempt.number;
 
+-- name: replayed
+select loop.id, loop.task, loop.goals, loop.extra, attempt.record from (
+  select n, id, task, goals, extra from loop
+  where tenant = :tenant and project = :project and kind <> 'run'
+    and not exists (select 1 from attempt where loop = loop.n and number > :most)
+  order by n desc limit :limit
+) as loop join attempt on attempt.loop = loop.n order by loop.n desc, attempt.number;
+
 -- name: stopped
 select (select record from decision where loop = loop.n order by seq desc limit 1) as decision
 from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'

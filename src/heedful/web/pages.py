@@ -124,8 +124,7 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     for whole in rules:
         for rule in flat((whole,)):
             now, of = _reading(loop, rule)
-            name = f"{rule_name(rule)} (with {rule_name(whole)})"
-            name = rule_name(rule) if whole is rule else name
+            name = rule_name(whole) + (f": {rule_name(rule)}" if whole is not rule else "")
             rows.append({"rule": name, "now": now, "of": of, "stops": rule(loop) or ""})
     return rows
 

@@ -12,10 +12,9 @@ from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
-from heedful.loop.replay import Figures, RecordedLoop, replay
+from heedful.loop.replay import Figures, RecordedLoop, compare, replay
 from heedful.pages.report import Point, front
 from heedful.service.jobs import Work
-from heedful.service.problems import Problem
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import loops as loop_store
@@ -24,7 +23,7 @@ from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
-LOOPS = 500  # the newest loops on which policies are replayed
+LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
 POLICIES = 10
 
 
@@ -34,16 +33,15 @@ async def policies(visit: Visit) -> Document:
     asked = [one for one in visit.query.get("policy", "").splitlines() if one.strip()]
     chosen = (asked or sorted(PRESETS))[:POLICIES]
     limit = int(n) if (n := visit.query.get("limit", "")).isdecimal() and n else LOOPS
-    body = {"policies": chosen, "limit": max(1, min(limit, 10_000))}
-    made: Document = {"asked": "\n".join(chosen), "limit": body["limit"], "wrong": "", "rows": []}
+    limit = max(1, min(limit, MOST))
+    made: Document = {"asked": "\n".join(chosen), "limit": limit, "wrong": "", "rows": []}
     try:
-        answer = await visit.ask("POST", "/v1/replay", body)
-    except Problem as error:
-        return {**made, "wrong": error.detail, "reach": []}
-    rows = [answer["recorded"], *answer["policies"]]
+        rows = await _replayed(visit, chosen, limit)
+    except HeedfulError as error:
+        return {**made, "wrong": str(error), "reach": []}
     points = [_point(row) for row in rows]
     best = {(one.cost, one.solved) for one in front(points)}
-    for row, point, notation in zip(rows, points, ["", *chosen], strict=True):
+    for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
         spot = [round(point.cost, 2), round(point.solved, 2)]
         row |= {
             "notation": notation,
@@ -52,7 +50,23 @@ async def policies(visit: Visit) -> Document:
             "front": (point.cost, point.solved) in best,
         }
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
-    return {**made, "rows": rows, "more": answer["more"], "reach": reached}
+    return {**made, "rows": rows, "long": figures.LONG, "reach": reached}
+
+
+async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
+    """Return the figures of the newest loops as recorded, then under each policy.
+
+    Returns [] if there is no loop. Raises UsageError for a policy that is none.
+    """
+    policies = [policy(one) for one in chosen]
+    recorded, _ = await visit.caller.read(figures.replayable, limit)
+    aimed = loop_store.aimed(recorded, policies)
+    found = await asyncio.to_thread(compare, aimed, [loop_store.WHOLE, *policies])
+    names = [loop_store.WHOLE.name, *chosen]
+    return [
+        {**loop_store.document(one), "policy": name}
+        for one, name in zip(found if recorded else (), names, strict=False)
+    ]
 
 
 def _point(row: Document) -> Point:
@@ -75,9 +89,11 @@ async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ; "" is what was recorded."""
     asked = [visit.query.get(name, "") for name in ("first", "second")]
     chosen = [policy(one) if one else loop_store.WHOLE for one in asked]
-    stored, _ = await visit.caller.read(loop_store.newest, LOOPS, most=loop_store.REPLAYED)
-    recorded = loop_store.aimed(loop_store.recorded(stored), chosen)
+    found, tasks = await visit.caller.read(figures.replayable, LOOPS)
+    recorded = loop_store.aimed(found, chosen)
     rows = await asyncio.to_thread(_differences, recorded, chosen)
+    for row in rows[:SHOWN]:
+        row["task"] = tasks[row["id"]]
     names = [one or loop_store.WHOLE.name for one in asked]
     return {"names": names, "loops": len(recorded), "rows": rows[:SHOWN], "differ": len(rows)}
 
@@ -196,13 +212,8 @@ async def health(visit: Visit) -> Document:
     except StoreError as error:
         jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
     spaces = await visit.caller.memory.spaces()
-    saved: Document = {}
-    try:
-        body = {"policies": ["default, attempts.limit=8"], "limit": LOOPS}
-        answer = await visit.ask("POST", "/v1/replay", body)
-        saved = {"recorded": answer["recorded"], "lax": answer["policies"][0]}
-    except Problem:
-        pass  # there is no loop to replay
+    rows = await _replayed(visit, ["default, attempts.limit=8"], LOOPS)
+    saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
     return {
         **await read(figures.home),
         "jobs": jobs,
