@@ -46,6 +46,15 @@ NUMBERS = "with recursive x (i) as (select 1 union all select i + 1 from x where
 EXAMPLE = '{"task":"login hangs","accepted":"P1"}'
 SCOPE = token(Scope())
 NOW = "1795000000.0"
+# A superuser's statements on PostgreSQL: triggers would update one row for each lesson.
+QUICK = (
+    "set search_path = heedful, public; set statement_timeout = 0; set heedful.tenant = 'default'; "
+    "set session_replication_role = replica; "
+)
+COUNTED = (
+    "insert into corpus (scope, tenant, example, texts, length) select scope, 'default', max(id), "
+    "count(*), sum(length(words)) from example where indexed group by scope"
+)
 # The words of a lesson; twelve of them make many lessons alike, as they are.
 WORDS = "'word' || i % 997 || ' login hangs case' || i % 12"
 
@@ -104,7 +113,8 @@ def figures(folder: str) -> Iterable[Figure]:
     yield from asyncio.run(_sqlite(f"{folder}/pages.db"))
     with alone() as server:
         for one in statements():
-            server.run(f"set search_path = heedful, public; {one}", AT)
+            server.run(f"{QUICK}{one}", AT)
+        server.run(f"{QUICK}{COUNTED}", AT)
         yield from asyncio.run(_measured("PostgreSQL", in_database(server.url(AT, "heedful"))))
 
 

@@ -19,20 +19,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 import heedful
-from heedful import Finding, Goal, Memory, Pipeline
-from heedful.errors import HeedfulError
+from heedful import Finding, Memory, Pipeline
+from heedful.lessons.lesson import Example, Trust
 from heedful.memory.dream import consolidate
 from heedful.service.app import application
 from heedful.service.setup import Setup
-from heedful.store import open_store
 from heedful.store.episodes import record_failure, record_lessons, take
 from heedful.store.store import Store
 
@@ -42,7 +42,8 @@ PAYLOADS = 200
 AREAS = ("login", "search", "upload", "billing")
 FAULTS = ("hangs", "crashes", "is slow", "shows the wrong date")
 ANSWERS = ("high", "urgent", "probably P1", "a long answer that nobody who triages wants to read")
-Texts = Callable[[str], str]
+Bend = Callable[[str], str]
+AT = "heedful_template"
 
 
 def payloads() -> list[str]:
@@ -68,7 +69,7 @@ def payloads() -> list[str]:
         "{{{{ cycler.__init__.__globals__.os }}}} {{% print({0}) %}} <b>{0}</b>",
         "<style>@import '//evil.example/{0}';</style>",
     )
-    bends: tuple[Texts, ...] = (str, str.swapcase, lambda one: one.replace("<", "<\x00"))
+    bends: tuple[Bend, ...] = (str, str.swapcase, lambda one: one.replace("<", "<\x00"))
     every = (
         bend(shape.format(call)) for bend, call, shape in itertools.product(bends, calls, shapes)
     )
@@ -119,7 +120,7 @@ async def fill(url: str) -> None:
         knows, tries = draw.random() < min(0.9, n / 40), itertools.count()
 
         def answer(*_: Any, knows: bool = knows, tries: Iterator[int] = tries) -> str:
-            if knows or next(tries) and draw.random() < 0.7:
+            if knows or (next(tries) and draw.random() < 0.7):
                 return f"P{draw.randrange(4)}"
             return draw.choice(ANSWERS)
 
@@ -146,8 +147,8 @@ async def fill(url: str) -> None:
     await consolidate(memory, by="ops")
     caller = Caller(memory.store)
     await _loops(caller)
-    await _traces(caller, memory, str)
-    await _pipeline(url, str)
+    await _traces(caller, memory)
+    await _pipeline(url)
     await memory.store.close()
 
 
@@ -175,7 +176,7 @@ async def _loops(caller: Caller) -> None:
         evaluation = {"scores": {"alignment": score, "drift": 0.3}, "findings": found[: 1 + n % 2]}
         usage = {"calls": 1, "prompt_tokens": 900 + n, "completion_tokens": 80, "cost": 0.0021}
         sent = {
-            "output": text + (" Version %d." % n if n < 4 else ""),
+            "output": text + (f" Version {n}." if n < 4 else ""),
             "evaluation": evaluation,
             "usage": usage,
         }
@@ -188,31 +189,31 @@ async def _loops(caller: Caller) -> None:
         await caller.send("PUT", f"loops/{name}/attempts/1", {"output": "No.", "evaluation": wrong})
 
 
-async def _traces(caller: Caller, memory: Memory, said: Texts) -> None:
+async def _traces(caller: Caller, memory: Memory) -> None:
     def events(n: int) -> list[Any]:
         return [
-            {"type": "user", "content": said(f"Make the build pass again, run {n}")},
+            {"type": "user", "content": f"Make the build pass again, run {n}"},
             {
                 "type": "tool_call",
-                "tool": said("shell"),
-                "arguments": {"command": said(f"make test-{n}")},
+                "tool": "shell",
+                "arguments": {"command": f"make test-{n}"},
             },
             {
                 "type": "tool_response",
-                "tool": said("shell"),
-                "content": said("2 failed, 40 passed"),
-                "error": said("AssertionError: totals differ"),
+                "tool": "shell",
+                "content": "2 failed, 40 passed",
+                "error": "AssertionError: totals differ",
             },
-            {"type": "assistant", "content": said("One test compares floats with ==; use approx.")},
+            {"type": "assistant", "content": "One test compares floats with ==; use approx."},
         ]
 
     for n, outcome in enumerate(("error", "success", "error")):
         body = {
             "events": events(n),
             "outcome": outcome,
-            "task": said("Make the build pass"),
-            "id": said(f"run {n}")[:200],
-            "session": said(f"session {n}")[:200],
+            "task": "Make the build pass",
+            "id": f"run {n}",
+            "session": f"session {n}",
         }
         digest = (await caller.send("POST", "episodes", body))["digest"]
         if n == 2:
@@ -220,12 +221,13 @@ async def _traces(caller: Caller, memory: Memory, said: Texts) -> None:
         if n == 0:
             await memory.store.write(memory.scope, take, 1e12, digest)
             await memory.store.write(
-                memory.scope, record_failure, digest, said("ModelUnavailable: no model answers")
+                memory.scope, record_failure, digest, "ModelUnavailable: no model answers"
             )
 
 
-async def _pipeline(url: str, said: Texts) -> None:
-    pipeline = Pipeline(said("report")[:60], store=url, memory=url, progress=False)
+async def _pipeline(url: str, text: str = "") -> None:
+    """Run a pipeline; with a text, it stands in what the pipeline is called, finds and returns."""
+    pipeline = Pipeline(text[:60] or "report", store=url, memory=url, progress=False)
     tries = itertools.count()
 
     @pipeline.stage
@@ -235,16 +237,120 @@ async def _pipeline(url: str, said: Texts) -> None:
     def is_sold(output: Any, context: Any) -> Iterator[Finding]:
         if output["sold"] < 10:
             yield Finding(
-                "sold", said(f"only {output['sold']} rows were sold"), said("read all rows")
+                "sold", f"only {output['sold']} rows were sold {text}", f"read all {text}"
             )
 
     @pipeline.stage(checks=[is_sold])
     async def count(state: Any) -> Any:
         await asyncio.sleep(0.05)
-        return {"sold": 7 + 4 * next(tries), "note": said("counted")}
+        return {"sold": 7 + 4 * next(tries), "note": text or "counted"}
 
     await pipeline.run({})
 
 
+async def fill_hostile(url: str, texts: Sequence[str]) -> None:
+    """Put every text into every field that a page shows; each has its loop, lesson and trace."""
+    memory = Memory(url)
+    caller = Caller(memory.store)
+    for n, text in enumerate(texts):
+        short = text[:80]
+        finding = {"check": short, "message": text, "fix": text, "evidence": text, "span": [0, 9]}
+        judged = {"findings": [finding], "scores": {short: 0.5}}
+        head = {"task": text, "memory_key": short, "goals": [], "policy": "default"}
+        name = f"loops/{quote(f'{n} {short}')}"
+        await caller.send("PUT", name, head)
+        body = {"output": text, "evaluation": judged}
+        await caller.send("PUT", f"{name}/attempts/1", body)
+        trust: Trust = "external" if n % 2 else "operator"
+        await memory.remember(
+            short or "x",
+            text,
+            lesson=text,
+            trust=trust,
+            source=text[:200],
+            tags=[f"{n} {short}"],
+            example=Example(text, text, text, text),
+        )
+        await _trace(caller, n, text)
+    for text in texts[:20]:
+        await _pipeline(url, text)
+    await consolidate(memory, by="ops")
+    await memory.store.close()
+
+
+async def _trace(caller: Caller, n: int, text: str) -> None:
+    event = {"type": "tool_response", "tool": text[:80], "content": text, "error": text}
+    call = {"type": "tool_call", "tool": text[:80], "arguments": {"command": text}}
+    body = {"events": [call, event], "outcome": "error", "task": text, "id": f"{n} {text}"[:200]}
+    await caller.send("POST", "episodes", {**body, "session": text[:200]})
+
+
+@contextmanager
+def shown(url: str) -> Iterator[str]:
+    """Serve a database with `heedful ui`, and return the address that it prints."""
+    command = (
+        sys.executable,
+        "-m",
+        "heedful.cli",
+        "ui",
+        "--no-browser",
+        "--port",
+        "0",
+        "--db",
+        url,
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            line = served.stdout.readline() if served.stdout else ""
+            yield line.rpartition(" ")[2].strip()
+        finally:
+            served.send_signal(signal.SIGINT)
+
+
+def missing() -> str:
+    """Return what to install before the test can run; "" if all is there."""
+    modules = Path(os.environ.get("NODE_MODULES", FOLDER / "node_modules"))
+    needed = {
+        "apt-get install chromium": shutil.which(os.environ.get("CHROMIUM", "chromium")),
+        "apt-get install nodejs npm": shutil.which("node"),
+        f"npm install --prefix {FOLDER.relative_to(ROOT)}": (modules / "playwright-core").is_dir(),
+    }
+    return "\n".join(todo for todo, there in needed.items() if not there)
+
+
+def look(url: str, what: str, *more: str) -> int:
+    """Let the browser look at a database; return how many times it found something wrong."""
+    with shown(url) as address:
+        command = ("node", str(FOLDER / "pages.mjs"), address, what, *more)
+        return subprocess.run(command, check=False).returncode
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the test, or with `--pictures` take the screenshots of the docs."""
+    if todo := missing():
+        print(f"the test of the pages needs a browser; install it, then run this again:\n{todo}")
+        return 2
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        file = f"{folder}/heedful.db"
+        if "--pictures" in arguments:
+            asyncio.run(fill(file))
+            return look(file, "pictures", str(ROOT / "docs" / "pages"))
+        from tests.postgres import alone  # a server comes with what develops heedful
+
+        failed = 0
+        server = stack.enter_context(alone())
+        for name, url in (("SQLite", file), ("PostgreSQL", server.url(AT, "heedful"))):
+            print(name, flush=True)
+            asyncio.run(fill(url))
+            failed += look(url, "look")
+        texts = [*payloads(), *attacks()]
+        print(f"{len(texts)} hostile texts", flush=True)
+        asyncio.run(fill_hostile(f"{folder}/hostile.db", texts))
+        failed += look(f"{folder}/hostile.db", "hostile")
+    print("failed" if failed else "passed")
+    return bool(failed)
+
+
 if __name__ == "__main__":
-    asyncio.run(fill(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

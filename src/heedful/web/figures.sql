@@ -87,6 +87,11 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
+-- name: vectors
+select count(*) as texts, count(v.example) as here
+from (select id from example where scope = :token and indexed order by at desc, id desc limit :limit) as e
+left join vector v on v.example = e.id and v.space = :space;
+
 -- name: episode_of
 select digest, name, session, outcome, record, state, tries, error, at from episode
 where tenant = :tenant and project = :project and digest = :digest;

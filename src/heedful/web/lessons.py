@@ -198,4 +198,4 @@ async def recall(visit: Visit) -> Document:
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
         made = {**briefing.plain(), "silence": briefing.silence, "rows": _told(briefing.lines)}
-    return {"asked": asked, "answer": made, "spaces": str(await memory.spaces())}
+    return {"asked": asked, "answer": made}

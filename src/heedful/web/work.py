@@ -13,18 +13,21 @@ from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import Figures, RecordedLoop, compare, replay
+from heedful.memory.memory import space_of
 from heedful.pages.report import Point, front
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
+from heedful.store.store import token
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
 POLICIES = 10
+TEXTS = 5_000  # the newest texts of memory, of which those without a vector are counted
 
 
 @page("/policies", "policies", "Policies")
@@ -211,13 +214,15 @@ async def health(visit: Visit) -> Document:
         jobs = [asdict(one) for one in await setup.work.depth()]
     except StoreError as error:
         jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
-    spaces = await visit.caller.memory.spaces()
+    space = space_of(setup.embedder)
+    about = {"token": token(visit.caller.scope), "space": space, "limit": TEXTS}
+    (vectors,) = await read(figures.rows, "vectors", **about)
     rows = await _replayed(visit, ["default, attempts.limit=8"], LOOPS)
     saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
     return {
         **await read(figures.home),
         "jobs": jobs,
-        "spaces": {"here": spaces.here, "behind": spaces.behind, "space": spaces.space},
+        "vectors": {**dict(vectors), "space": space, "most": TEXTS},
         "episodes": await read(episode_store.counts),
         "saved": saved,
     }
