@@ -29,6 +29,7 @@ import httpx
 
 import heedful
 from heedful import Finding, Memory, Pipeline
+from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example, Trust
 from heedful.memory.dream import consolidate
 from heedful.service.app import application
@@ -227,7 +228,8 @@ async def _traces(caller: Caller, memory: Memory) -> None:
 
 async def _pipeline(url: str, text: str = "") -> None:
     """Run a pipeline; with a text, it stands in what the pipeline is called, finds and returns."""
-    pipeline = Pipeline(text[:60] or "report", store=url, memory=url, progress=False)
+    name = "".join(one for one in text[:60] if one.isprintable()).replace("/", "|").strip()
+    pipeline = Pipeline(name or "report", store=url, memory=url, progress=False)
     tries = itertools.count()
 
     @pipeline.stage
@@ -252,30 +254,35 @@ async def fill_hostile(url: str, texts: Sequence[str]) -> None:
     """Put every text into every field that a page shows; each has its loop, lesson and trace."""
     memory = Memory(url)
     caller = Caller(memory.store)
+    refused = 0
     for n, text in enumerate(texts):
-        short = text[:80]
-        finding = {"check": short, "message": text, "fix": text, "evidence": text, "span": [0, 9]}
-        judged = {"findings": [finding], "scores": {short: 0.5}}
-        head = {"task": text, "memory_key": short, "goals": [], "policy": "default"}
-        name = f"loops/{quote(f'{n} {short}')}"
-        await caller.send("PUT", name, head)
-        body = {"output": text, "evaluation": judged}
-        await caller.send("PUT", f"{name}/attempts/1", body)
-        trust: Trust = "external" if n % 2 else "operator"
-        await memory.remember(
-            short or "x",
-            text,
-            lesson=text,
-            trust=trust,
-            source=text[:200],
-            tags=[f"{n} {short}"],
-            example=Example(text, text, text, text),
-        )
+        short = "".join(one for one in text[:80] if one.isprintable()).strip() or "x"
+        for one in (_loop(caller, n, text, short), _lesson(memory, n, text, short)):
+            try:
+                await one
+            except (ValueError, InvalidInput):
+                refused += 1
         await _trace(caller, n, text)
-    for text in texts[:20]:
+    print(f"  {refused} of {2 * len(texts)} loops and lessons refused: a secret, or no name")
+    for text in texts[:PAYLOADS:5]:
         await _pipeline(url, text)
     await consolidate(memory, by="ops")
     await memory.store.close()
+
+
+async def _loop(caller: Caller, n: int, text: str, short: str) -> None:
+    finding = {"check": short, "message": text, "fix": text, "evidence": text, "span": [0, 9]}
+    judged = {"findings": [finding], "scores": {short: 0.5}}
+    name = f"loops/{quote(f'{n} {short}'.rstrip())}"
+    await caller.send("PUT", name, {"task": text, "memory_key": short, "policy": "default"})
+    await caller.send("PUT", f"{name}/attempts/1", {"output": text, "evaluation": judged})
+
+
+async def _lesson(memory: Memory, n: int, text: str, short: str) -> None:
+    trust: Trust = "external" if n % 2 else "operator"
+    shown: dict[str, Any] = {"source": text[:200], "tags": [f"{n} {short}"]}
+    pair = Example(text, text, text, text)
+    await memory.remember(short, text, lesson=text, trust=trust, example=pair, **shown)
 
 
 async def _trace(caller: Caller, n: int, text: str) -> None:

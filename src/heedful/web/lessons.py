@@ -16,6 +16,7 @@ from heedful.memory.dream import Dreams
 from heedful.service.problems import Problem
 from heedful.store.store import token
 from heedful.web import figures
+from heedful.web.render import counted
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
@@ -119,7 +120,9 @@ async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
     body = {"source": visit.form.get("source", ""), "why": visit.form.get("why", "")}
     done = await visit.ask("POST", "/v1/quarantine/revoke", body)
-    counts = (f"{n} {name}" for name, n in done.items() if type(n) is int and n)
+    counts = (
+        counted(n, name.removesuffix("s")) for name, n in done.items() if type(n) is int and n
+    )
     return f"Removed all of {body['source']}: {', '.join(counts) or 'nothing'}."
 
 
