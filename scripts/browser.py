@@ -332,6 +332,20 @@ def look(url: str, what: str, *more: str) -> int:
         return subprocess.run(command, check=False).returncode
 
 
+def take_pictures(url: str) -> int:
+    """Write a small screenshot of each page into `docs/pages`."""
+    from PIL import Image  # it comes with matplotlib
+
+    folder = ROOT / "docs" / "pages"
+    folder.mkdir(exist_ok=True)
+    failed = look(url, "pictures", str(folder))
+    for path in folder.glob("*.png"):
+        with Image.open(path) as picture:
+            small = picture.convert("RGB").quantize(16)
+        small.save(path, optimize=True)
+    return failed
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the test, or with `--pictures` take the screenshots of the docs."""
     if todo := missing():
@@ -342,7 +356,7 @@ def main(arguments: Sequence[str]) -> int:
         file = f"{folder}/heedful.db"
         if "--pictures" in arguments:
             asyncio.run(fill(file))
-            return look(file, "pictures", str(ROOT / "docs" / "pages"))
+            return take_pictures(file)
         from tests.postgres import alone  # a server comes with what develops heedful
 
         failed = 0
