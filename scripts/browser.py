@@ -341,7 +341,7 @@ def take_pictures(url: str) -> int:
     failed = look(url, "pictures", str(folder))
     for path in folder.glob("*.png"):
         with Image.open(path) as picture:
-            small = picture.convert("RGB").quantize(16)
+            small = picture.convert("RGB").quantize(64)
         small.save(path, optimize=True)
     return failed
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful import Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from heedful.store import keys
@@ -288,3 +289,25 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
         assert browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
         assert browser.get("/static/../site.py").status_code in (303, 404)
         assert len({page.template for page in PAGES}) == len(PAGES)
+
+
+def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
+    with browsing(tmp_path) as browser:
+        api, scope = browser.api, Scope("acme", "main")
+        fill(api)
+        browser.open(api._all)
+        differ = browser.get("/policies/loops.json?second=orchestrator").json()
+        assert (differ["loops"], [one["id"] for one in differ["rows"]]) == (3, ["stopped", "a/b"])
+        assert browser.get("/policies/loops?first=nothing").status_code == 422
+        pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
+        pipeline.stage(lambda state: {"a": ATTACK}, name="load")
+        run = api.run(pipeline.run({})).run
+        assert browser.get(f"/pipelines/{run}.json").json()["stages"][0]["name"] == "load"
+        assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
+        assert browser.get("/projects.json").json()["projects"] == ["main"]
+        digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
+        assert browser.get(f"/traces/{digest}.json").json()["events"][0]["tool"] == "sh"
+        assert "reflects on it next" in browser.do("reflect_now", digest=digest)
+        assert browser.post("/do/reflect_now", token=browser.token, digest="x").status_code == 422
+        form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
+        assert browser.post("/do/cancel", **form).status_code == 403

@@ -214,7 +214,9 @@ class Site:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        path = request.url.path.removeprefix(PREFIX).rstrip("/") or "/"
+        path = request.url.path.removeprefix(PREFIX) or "/"
+        if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
+            path = path[:-1]
         _check_host(request)
         if path.startswith("/static/"):
             return asset(path.removeprefix("/static/"))
