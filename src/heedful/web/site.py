@@ -40,7 +40,7 @@ COOKIE = "heedful_ui"
 IDLE = 1_800.0  # seconds without a request until a session ends
 SESSIONS = 10_000  # at a time; the least recently used ends
 FORM = 64 * 1024  # bytes of a form
-LIVE = 0.5  # seconds between two looks for what changed
+LIVE = 0.3  # seconds between two looks for what changed
 STREAM = 120.0  # seconds of a stream of changes; the browser then asks again
 STREAMS = 64  # at a time
 # A page runs only the script and the style of this site, and sends forms only to it.
