@@ -1,7 +1,7 @@
 # One environment for all of it: .venv, made from requirements.lock when first needed.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test integrations check bench quality learn soak lock
+.PHONY: help setup demo test ui-test integrations check bench quality learn soak lock
 unexport PYTHONPATH PYTHONHOME
 # Thousands of processes are started: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +16,7 @@ SOAK ?= 100
 SUITE_SECONDS := 240
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
 		printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 setup: ## make or refresh .venv (every other target does it)
@@ -29,6 +29,10 @@ demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PI
 test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
 	@began=$$(date +%s); $(PY) -m pytest --numprocesses "$$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')" --dist worksteal --cov --cov-report= $(ARGS); status=$$?; \
 		echo "$$(($$(date +%s) - began)) s; all of it is to take at most $(SUITE_SECONDS) s on two quiet cores"; exit $$status
+
+# ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
+ui-test: setup ## the pages in Chromium, on both engines; it says what to install
+	@PYTHONPATH=.:src $(PY) scripts/browser.py $(ARGS)
 
 # Frameworks change every week, so they are not in the lock.
 integrations: setup ## tests/integrations with the newest frameworks, in .venv-integrations

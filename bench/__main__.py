@@ -27,6 +27,7 @@ from bench import (
     lookups,
     postgres,
     recall,
+    ui,
 )
 from bench.rows import Figure
 
@@ -48,6 +49,7 @@ def main() -> int:
         "lookups": lookups.figures,
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=asked.texts, million=asked.million),
+        "ui": ui.figures,
     }
     figures: list[Figure] = []
     console = Console()
@@ -69,7 +71,7 @@ def arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
-        "core durable frames grounding growth hooks hostile http lookups postgres recall".split()
+        "core durable frames grounding growth hooks hostile http lookups postgres recall ui".split()
     )
     parser.add_argument("--only", action="append", choices=groups, help="this group, or several")
     texts = "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 minutes, once)"

@@ -225,12 +225,13 @@ def _settings(chosen: Plan) -> dict[str, str]:
 
 
 def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
-    """Return three commands that work on what was stored, each with its purpose."""
+    """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
     loops = [stories[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in stories]
     loop = loops[0] if loops else ran.memory[0].loop
     task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
     lines = (
+        ("all of it in your browser: loops, lessons and proof", ["ui"]),
         ("what it has learnt", ["lessons"]),
         ("why a loop went on and why it ended", ["why", loop]),
         ("what a task brings back", ["recall", task]),

@@ -65,6 +65,7 @@ class Shown:
         run, db = self.report.run, ("--db", str(self.out / DB))
         asked = "why did the pipeline retry stage 4?"
         lines = (
+            ("all of it in your browser: the run, its loops and lessons", ("ui", *db)),
             ("why a stage was run again, with the figures", ("why", run, "train", *db)),
             ("an answer from the reports; no model is asked", ("ask", run, asked, *db)),
             ("all runs", ("runs", *db)),

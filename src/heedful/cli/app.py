@@ -55,6 +55,7 @@ GROUPS = {
         "judge": ("doctor:judges", "Check whether a model can judge answers."),
         "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
+        "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
         "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
         "worker": ("serve:worker", "Run the jobs that services put on the queue."),
         "key": ("serve:service_keys", "Create, list and revoke the keys of the service."),
@@ -70,6 +71,7 @@ SETTINGS = {
     "run": "model policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
     **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
+    "ui": "port tenant",
     **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
 }
 WITHOUT_DB = {"hook", "demo", "replay", "policy", "model", "judge", "db"}
@@ -137,7 +139,7 @@ def _shared_options(name: str) -> list[Any]:
         option.expose_value = False
     names = {*SETTINGS.get(name, "").split()}
     names |= {"db"} if name not in WITHOUT_DB else set()
-    names |= {"json"} if name not in {"serve", "worker"} else set()
+    names |= {"json"} if name not in {"serve", "ui", "worker"} else set()
     return [option for option in options if option.name in names]
 
 

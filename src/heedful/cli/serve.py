@@ -61,22 +61,62 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
         todo = f"start heedful worker --concurrency {values.workers}"
         raise UsageError(f"workers is {values.workers}, {what}; {todo}")
     _check_packages("heedful serve", "server", "fastapi", "uvicorn", "prometheus_client")
+    with exporting(telemetry, telemetry_content):
+        return _until_stopped(_serve(values))
+
+
+def ui(
+    read_only: Annotated[bool, Option("--read-only", help="Change nothing.")] = False,
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
+) -> int:
+    """Look at loops, lessons and proof in the browser, and rule on them.
+
+    The pages of the database of this folder, on this machine only. The printed address holds a
+    token that signs you in once.
+    """
+    _check_packages("heedful ui", "ui", "fastapi", "uvicorn", "prometheus_client")
+    return _until_stopped(_show_pages(config.settings(), read_only, not no_browser))
+
+
+def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     # asyncio.run would wait for threads that are still running.
     from heedful.service.app import FAST
 
     loop = import_module("uvloop" if FAST else "asyncio").new_event_loop()
-    with exporting(telemetry, telemetry_content):
-        try:
-            loop.run_until_complete(_serve(values))
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
     show("stopped; the store is closed")
     return 0
 
 
+async def _show_pages(values: config.Settings, read_only: bool, browser: bool) -> None:
+    import webbrowser
+
+    from heedful.service.app import application, bound, listen, url_of
+    from heedful.web import add_pages
+
+    async with config.stored(values) as store:
+        with bound("127.0.0.1", values.port) as listener:
+            setup = setup_of(values, store)
+            async with working(values.model_copy(update={"workers": 0}), setup) as work:
+                app = application(replace(setup, work=work))
+                site = add_pages(app, read_only)
+                url = f"{url_of(listener)}/ui/open?token={site.sessions.invite()}"
+
+                def ready() -> None:
+                    show(f"heedful shows {shown(values.db)} at {url}\nCtrl-C ends it")
+                    if browser:
+                        webbrowser.open(url)
+
+                await listen(app, listener, 1.0, ready)
+
+
 async def _serve(values: config.Settings) -> None:
     from heedful.service.app import application, bound, listen, loopback, url_of
+    from heedful.web import add_pages
 
     async with config.stored(values, new=True) as store:
         has_key = await store.read(Scope(), keys.any_key)  # the first connection
@@ -93,6 +133,7 @@ async def _serve(values: config.Settings) -> None:
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
+                add_pages(app)
                 handler = logging.StreamHandler()
                 handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
                 for name, level in (("heedful", logging.INFO), ("uvicorn.error", logging.WARNING)):

@@ -392,9 +392,16 @@ def _refusing(function: Callable[..., Any], refusal: type[Exception]) -> Callabl
     return refusing
 
 
-async def _asked(method: str, path: str, body: Any = None) -> Any:
-    """Return the JSON answer of a route of the service, without a connection. Raises Refused."""
-    app, caller = _asking.get()
+async def ask(
+    app: Any,
+    caller: Any,
+    method: str,
+    path: str,
+    body: Any = None,
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Any]:
+    """Return the status and the JSON answer of a route of `app`, without a connection."""
     content = b"" if body is None else json.dumps(body).encode()
     sent = iter([{"type": "http.request", "body": content, "more_body": False}])
     parts: list[Mapping[str, Any]] = []
@@ -405,13 +412,20 @@ async def _asked(method: str, path: str, body: Any = None) -> Any:
     async def send(message: Mapping[str, Any]) -> None:
         parts.append(message)
 
+    given = {"content-type": "application/json", **(headers or {})}
     scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "scheme": "http"}
-    scope |= {"method": method, "path": path, "root_path": "", "query_string": b""}
-    scope |= {"headers": [(b"content-type", b"application/json")], "state": {"caller": caller}}
+    scope |= {"method": method, "path": path, "root_path": "", "query_string": query.encode()}
+    scope |= {"headers": [(name.encode(), value.encode()) for name, value in given.items()]}
+    scope |= {"state": {"caller": caller}}
     with Effects(actor=caller.actor):
         await app(scope, receive, send)
-    answer = json.loads(b"".join(one.get("body", b"") for one in parts[1:]))
-    if (status := parts[0]["status"]) >= 400:
+    return parts[0]["status"], json.loads(b"".join(one.get("body", b"") for one in parts[1:]))
+
+
+async def _asked(method: str, path: str, body: Any = None) -> Any:
+    """Return the JSON answer of a route of the service. Raises Refused."""
+    status, answer = await ask(*_asking.get(), method, path, body)
+    if status >= 400:
         raise Refused(status, answer["code"], answer["detail"])
     return answer
 

@@ -57,12 +57,12 @@ def html(report: Report) -> str:
 
 def markdown(report: Report, escape: bool = True) -> str:
     """Return the report as Markdown; without `escape`, for a terminal, names stay as they are."""
-    return _environment(escape).get_template("report.md.j2").render(report=report)
+    return environment(escape).get_template("report.md.j2").render(report=report)
 
 
 def render(template: str, **values: object) -> str:
     """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
-    return _environment(True).get_template(template).render(**values)
+    return environment(True).get_template(template).render(**values)
 
 
 def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
@@ -147,10 +147,11 @@ def _read(text: str) -> tuple[list[str], int]:
 
 
 @cache
-def _environment(escape: bool) -> Environment:
+def environment(escape: bool) -> Environment:
+    """Return the environment of all templates; `escape` also escapes names in Markdown."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("heedful.pages"),
         autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
         # Hidden characters are shown even if a template forgets the filter.
@@ -161,13 +162,13 @@ def _environment(escape: bool) -> Environment:
         keep_trailing_newline=True,
     )
     facts = (cost, counted, details, failures, happened, verdict, worked)
-    environment.globals |= {fact.__name__: fact for fact in (*facts, output)}
-    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    environment.filters |= {"clean": clean, "cut": cut, "fence": _fence, "iso": iso}
-    environment.filters["line"] = partial(_line, escape=escape)
-    environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
-    environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
-    return environment
+    made.globals |= {fact.__name__: fact for fact in (*facts, output)}
+    made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
+    made.filters |= {"clean": clean, "cut": cut, "fence": _fence, "iso": iso}
+    made.filters["line"] = partial(_line, escape=escape)
+    made.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
+    made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
+    return made
 
 
 def _line(text: str, escape: bool) -> str:

@@ -235,6 +235,7 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 # Paths that need no key, because they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+PAGES = "/ui"
 # Without a key, only programs on this machine may call. A web page in a browser sends another host
 # name or an origin. A proxy on this machine that forwards requests adds one of these headers.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -287,7 +288,9 @@ class Entrance:
             out.log(metrics, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in PUBLIC or "caller" in scope["state"]:  # a tool asks for its caller
+        path = scope["path"]
+        # A tool and a page ask for their caller; a page admits its own visitors.
+        if path in PUBLIC or path.startswith(PAGES) or "caller" in scope["state"]:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)

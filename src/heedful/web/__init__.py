@@ -1,0 +1,22 @@
+"""The pages of heedful in a browser: loops, lessons, proof, and what a person rules on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from heedful.web.site import Site
+
+
+def add_pages(app: FastAPI, read_only: bool = False) -> Site:
+    """Add the pages to a service, at `/ui`; with `read_only`, no form changes anything."""
+    from starlette.routing import Route
+
+    from heedful.web import lessons, pages, work  # noqa: F401  they register their pages
+    from heedful.web.site import PREFIX, Site
+
+    site = Site(app, app.state.setup, read_only)
+    app.router.routes.append(Route(f"{PREFIX}{{rest:path}}", site))
+    return site

@@ -1,0 +1,97 @@
+-- What the pages count. Statements are written for both engines; a comment such as /*sqlite … */ holds SQL of one of them.
+
+-- name: latest
+select coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
+                                           order by n desc limit 200) as newest), 0) as loops,
+       coalesce((select max(id) from reflection where tenant = :tenant and project = :project), 0) as lessons,
+       coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes;
+
+-- name: listed
+select n, id, kind, run, stage, memory_key, task, state, cancelled, created, updated,
+       case when lease > store_clock() then 1 else 0 end as driven,
+       (select count(*) from attempt where loop = loop.n) as attempts,
+       (select record from decision where loop = loop.n order by seq desc limit 1) as decision
+from (select * from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
+      order by n desc limit :window) as loop
+where kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and created >= :since
+  and (:text = '' or instr(lower(task), :text) > 0 or instr(lower(id), :text) > 0)
+  and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
+  and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
+order by n desc limit :limit;
+
+-- name: past
+select n from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
+order by n desc limit 1 offset :window - 1;
+
+-- name: head
+select n, task, goals, policy, briefing, state, kind, stage, memory_key, created, updated, cancelled,
+       (select count(*) from attempt where loop = loop.n) as attempts,
+       (select sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer), 0))
+        from attempt where loop = loop.n) as calls,
+       (select record from decision where loop = loop.n order by seq desc limit 1) as decision
+from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: attempts_of
+select record, value from attempt where loop = :n and number between :first and :last order by number;
+
+-- name: decided
+select attempt, record from decision where loop = :n and attempt between :first and :last order by seq;
+
+-- name: ended
+select loop.created, state, count(attempt.number) as attempts,
+       sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)) as calls,
+       sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)) as cost
+from (select n, created, state from loop where tenant = :tenant and project = :project and kind <> 'run'
+      order by n desc limit :limit) as loop
+left join attempt on attempt.loop = loop.n group by loop.n, loop.created, state order by loop.n desc;
+
+-- name: judged
+select loop.n, loop.state, attempt.number, attempt.record from (
+  select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
+) as loop join attempt on attempt.loop = loop.n and attempt.number <= :most order by loop.n desc, attempt.number;
+
+-- name: replayed
+select loop.id, loop.task, loop.goals, loop.extra, attempt.record from (
+  select n, id, task, goals, extra from loop
+  where tenant = :tenant and project = :project and kind <> 'run'
+    and not exists (select 1 from attempt where loop = loop.n and number > :most)
+  order by n desc limit :limit
+) as loop join attempt on attempt.loop = loop.n order by loop.n desc, attempt.number;
+
+-- name: stopped
+select (select record from decision where loop = loop.n order by seq desc limit 1) as decision
+from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
+      order by n desc limit :limit) as loop
+where state = 'stopped';
+
+-- name: runs
+select n, id, task, state, created, updated from loop
+where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
+order by n desc limit :limit;
+
+-- name: overrides
+select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
+from override join loop on loop.n = override.loop
+where loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
+order by override.until limit :limit;
+
+-- name: examples_of
+select id, record, state, trust, lesson, at from example
+where scope = :token and reflection = :id order by at desc, id desc limit :limit;
+
+-- name: links_of
+select child, relation, parent, dream from link
+where tenant = :tenant and project = :project and (child = :name or parent = :name) limit :limit;
+
+-- name: rulings_of
+select action, by, why, at from ruling
+where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
+
+-- name: vectors
+select count(*) as texts, count(v.example) as here
+from (select id from example where scope = :token and indexed order by at desc, id desc limit :limit) as e
+left join vector v on v.example = e.id and v.space = :space;
+
+-- name: episode_of
+select digest, name, session, outcome, record, state, tries, error, at from episode
+where tenant = :tenant and project = :project and digest = :digest;

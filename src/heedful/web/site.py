@@ -1,0 +1,412 @@
+"""Serve the pages: sign in, find the page of an address, and carry out what a form asks for.
+
+A page asks the routes of the service as the caller who signed in. So rights, tenants, limits and
+the audit are those of the API. Each page is HTML, and at the same address with `.json` its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from heedful.errors import HeedfulError, KeyRefused, NotFound
+from heedful.integrations.mcp import ask
+from heedful.service import problems
+from heedful.service.auth import Caller, Callers, local
+from heedful.service.middleware import LOOPBACK
+from heedful.service.problems import Problem
+from heedful.service.setup import Setup
+from heedful.store.store import Effects
+from heedful.web.render import page_text
+
+PREFIX = "/ui"
+COOKIE = "heedful_ui"
+IDLE = 1_800.0  # seconds without a request until a session ends
+SESSIONS = 10_000  # at a time; the least recently used ends
+FORM = 64 * 1024  # bytes of a form
+LIVE = 0.3  # seconds between two looks for what changed
+STREAM = 120.0  # seconds of a stream of changes; the browser then asks again
+STREAMS = 64  # at a time
+# A page runs only the script and the style of this site, and sends forms only to it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # without a referrer, browsers send forms with Origin: null
+}
+TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+Document = dict[str, Any]
+
+
+@dataclass
+class Session:
+    """Somebody who signed in: the header of the key, "" for this machine, and the CSRF token."""
+
+    authorization: str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    used: float = field(default_factory=time.monotonic)
+    note: str = ""  # what the last form did, shown once
+
+
+class Sessions:
+    """The sessions of this process, by the digest of their cookie, and the one-time tokens."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[bytes, Session] = OrderedDict()
+        self._once: set[bytes] = set()
+
+    def begin(self, authorization: str) -> tuple[str, Session]:
+        """Return the cookie and the record of a new session."""
+        cookie, session = secrets.token_urlsafe(32), Session(authorization)
+        self._held[_digest(cookie)] = session
+        if len(self._held) > SESSIONS:
+            self._held.popitem(last=False)
+        return cookie, session
+
+    def find(self, cookie: str) -> Session | None:
+        """Return the session of a cookie, unless it ended or was idle too long."""
+        now, held = time.monotonic(), self._held.pop(_digest(cookie), None)
+        if held is None or now > held.used + IDLE:
+            return None
+        held.used = now
+        self._held[_digest(cookie)] = held
+        return held
+
+    def end(self, cookie: str) -> None:
+        """End the session of a cookie."""
+        self._held.pop(_digest(cookie), None)
+
+    def invite(self) -> str:
+        """Return a token that opens one session of this machine, once."""
+        token = secrets.token_urlsafe(32)
+        self._once.add(_digest(token))
+        return token
+
+    def redeem(self, token: str) -> bool:
+        """Return whether a token is valid, and forget it."""
+        known = _digest(token) in self._once
+        self._once.discard(_digest(token))
+        return known
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+@dataclass
+class Visit:
+    """One request of somebody who signed in, and the routes of the service that it may ask."""
+
+    app: ASGIApp
+    caller: Caller
+    session: Session
+    path: str
+    query: Mapping[str, str]
+    form: Mapping[str, str] = field(default_factory=dict)
+    read_only: bool = False
+
+    async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Return the answer of a route of the API in the visitor's project. Raises Problem."""
+        asked = {k: v for k, v in options.pop("query", {}).items() if v not in ("", None)}
+        query = urlencode({"project": self.caller.scope.project, **asked})
+        status, answer = await ask(self.app, self.caller, method, path, body, query, **options)
+        if status >= 400:
+            detail = answer.get("detail", "the service refused this")
+            raise Problem(status, answer.get("code", "refused"), detail)
+        return answer
+
+    async def get(self, path: str, **query: Any) -> Any:
+        """Return what a route of the API answers. Raises Problem."""
+        return await self.ask("GET", path, query=query)
+
+    def may(self, *names: str) -> bool:
+        """Return whether the key of the visitor has one of these permissions."""
+        changes = {"write", "approve", "admin"} & set(names)
+        return bool(set(names) & set(self.caller.key.may)) and not (self.read_only and changes)
+
+    @cached_property
+    def page(self) -> str:
+        """The address of this page."""
+        query = urlencode(self.query)
+        return f"{PREFIX}{quote(self.path)}" + (f"?{query}" if query else "")
+
+
+class Page(NamedTuple):
+    """A page: its address with `{id}`, its template, its title and what makes its data."""
+
+    pattern: re.Pattern[str]
+    template: str
+    title: str
+    make: Callable[..., Awaitable[Document]]
+
+
+PAGES: list[Page] = []
+ACTIONS: dict[str, tuple[tuple[str, ...], Callable[[Visit], Awaitable[str]]]] = {}
+
+
+def page(address: str, template: str, title: str) -> Callable[[Any], Any]:
+    """Decorate a function that makes the data of a page; `{id}` in the address is an argument."""
+    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>.+)", address))
+
+    def decorate(make: Any) -> Any:
+        PAGES.append(Page(pattern, f"ui/{template}.html.j2", title, make))
+        return make
+
+    return decorate
+
+
+def action(*may: str) -> Callable[[Any], Any]:
+    """Decorate a function that does what a form asks for, and says what it did.
+
+    The key of the visitor needs one of the permissions `may`.
+    """
+
+    def decorate(do: Any) -> Any:
+        ACTIONS[do.__name__] = may, do
+        return do
+
+    return decorate
+
+
+class Site:
+    """The route `/ui` and below, as an ASGI application.
+
+    With `read_only`, no form changes anything.
+    """
+
+    path: str = PREFIX  # for the log and the metrics of the service
+
+    def __init__(self, app: ASGIApp, setup: Setup, read_only: bool = False) -> None:
+        self._app, self._setup, self._read_only = app, setup, read_only
+        self._callers, self._streams = Callers(setup), 0
+        self.sessions: Sessions = Sessions()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        scope["route"] = self
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except (HeedfulError, Problem) as error:
+            problems.answer(error, scope)  # logs what is the service's own
+            answer = self._problem(request, problems.of(error))
+        for name, value in HEADERS.items():
+            answer.headers.setdefault(name, value)
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path.removeprefix(PREFIX) or "/"
+        if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
+            path = path[:-1]
+        _check_host(request)
+        if path.startswith("/static/"):
+            return asset(path.removeprefix("/static/"))
+        if path == "/open":
+            return self._open(request)
+        form = await self._form(request) if request.method == "POST" else {}
+        if path == "/sign-in":
+            return await self._sign_in(request, form)
+        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        if session is None:
+            raise KeyRefused("sign in first: the session has ended, or there was none")
+        caller = await self._caller(request, session)
+        if path == "/sign-out":
+            self._check_token(session, form)
+            return self._leave(request)
+        project = str(request.query_params.get("project") or form.get("project", ""))
+        caller = caller.within(project) if project else caller
+        request.scope["state"]["caller"] = caller
+        data = path.endswith(".json")
+        path = unquote(path.removesuffix(".json") if data else path)
+        visit = Visit(self._app, caller, session, path, dict(request.query_params), form)
+        visit.read_only = self._read_only
+        if path == "/events":
+            return self._events(visit)
+        if request.method == "POST":
+            self._check_token(session, form)
+            return await self._act(visit)
+        return await self._show(visit, data)
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form that a page of this site sent. Raises Problem."""
+        origin = request.headers.get("origin", "")
+        if not origin or urlsplit(origin).netloc != request.headers.get("host", ""):
+            raise Problem(403, "other_origin", "the form is not from a page of this site")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > FORM:
+                raise Problem(413, "body_too_large", f"a form may have at most {FORM} bytes")
+        try:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        except ValueError as error:
+            raise Problem(400, "bad_request", f"the form cannot be read: {error}") from error
+
+    @staticmethod
+    def _check_token(session: Session, form: Mapping[str, str]) -> None:
+        if not compare_digest(session.token.encode(), form.get("token", "").encode()):
+            raise Problem(403, "forged", "the form has no valid token; load the page again")
+
+    async def _caller(self, request: Request, session: Session) -> Caller:
+        if session.authorization:
+            return await self._callers.identified(session.authorization)
+        if _host(request) not in LOOPBACK:
+            raise Problem(421, "misdirected_request", "this session is for this machine only")
+        return local(self._setup)
+
+    def _open(self, request: Request) -> Response:
+        """Begin a session for the one-time token in the address that `heedful ui` opened."""
+        if not self.sessions.redeem(request.query_params.get("token", "")):
+            raise KeyRefused("this address was used before; run heedful ui again")
+        return self._enter(request, "")
+
+    async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
+        if request.method != "POST":
+            return self._html("ui/sign_in.html.j2", None, "Sign in", {"wrong": ""})
+        key = form.get("key", "").strip()
+        try:
+            await self._callers.identified(f"Bearer {key}" if key else None)
+        except KeyRefused as error:
+            wrong = {"wrong": str(error)}
+            return self._html("ui/sign_in.html.j2", None, "Sign in", wrong, 401)
+        if not key and _host(request) not in LOOPBACK:
+            raise Problem(421, "misdirected_request", "without a key, sign in on this machine")
+        return self._enter(request, f"Bearer {key}" if key else "")
+
+    def _enter(self, request: Request, authorization: str) -> Response:
+        cookie, _ = self.sessions.begin(authorization)
+        made = RedirectResponse(PREFIX, 303)
+        secure = request.url.scheme == "https"
+        made.set_cookie(
+            COOKIE, cookie, path=PREFIX, httponly=True, samesite="strict", secure=secure
+        )
+        return made
+
+    def _leave(self, request: Request) -> Response:
+        self.sessions.end(request.cookies.get(COOKIE, ""))
+        made = RedirectResponse(f"{PREFIX}/sign-in", 303)
+        made.delete_cookie(COOKIE, path=PREFIX)
+        return made
+
+    async def _act(self, visit: Visit) -> Response:
+        """Do what a form asks for; then show the page of the form again, with what was done."""
+        name = visit.path.removeprefix("/do/")
+        if name not in ACTIONS:
+            raise NotFound("action", name, "these pages")
+        may, do = ACTIONS[name]
+        if not visit.may(*may):
+            why = "these pages are read-only" if visit.read_only else f"it needs {' or '.join(may)}"
+            raise Problem(403, "forbidden", f"the key may not do this: {why}")
+        with Effects(actor=visit.caller.actor):
+            visit.session.note = await do(visit)
+        back = visit.form.get("back", PREFIX)
+        safe = re.fullmatch(rf"{PREFIX}(?:[/?#][^\\\s]*)?", back)
+        return RedirectResponse(back if safe else PREFIX, 303)
+
+    async def _show(self, visit: Visit, data: bool) -> Response:
+        for one in PAGES:
+            if found := one.pattern.fullmatch(visit.path):
+                made = await one.make(visit, **found.groupdict())
+                if data:
+                    return JSONResponse(made)
+                return self._html(one.template, visit, one.title, made)
+        raise NotFound("page", visit.path, "these pages")
+
+    def _events(self, visit: Visit) -> Response:
+        """Say, as server-sent events, that something of the project changed."""
+        if self._streams >= STREAMS:
+            raise Problem(503, "busy", "too many pages are live; this one stays as it is")
+        return StreamingResponse(self._changes(visit), media_type="text/event-stream")
+
+    async def _changes(self, visit: Visit) -> AsyncIterator[str]:
+        from heedful.web.figures import latest
+
+        self._streams += 1
+        try:
+            ends, known = time.monotonic() + STREAM, await visit.caller.read(latest)
+            yield "retry: 1000\n\n"
+            while time.monotonic() < ends:
+                await asyncio.sleep(LIVE)
+                if (now := await visit.caller.read(latest)) != known:
+                    known = now
+                    yield "event: changed\ndata: {}\n\n"
+        finally:
+            self._streams -= 1
+
+    def _problem(self, request: Request, problem: Problem) -> Response:
+        if request.url.path.endswith(".json"):
+            return JSONResponse({"code": problem.code, "detail": problem.detail}, problem.status)
+        if problem.status == 401 and request.method == "GET":
+            return RedirectResponse(f"{PREFIX}/sign-in", 303)
+        facts = {"code": problem.code, "detail": problem.detail, "status": problem.status}
+        return self._html("ui/problem.html.j2", None, "Not possible", facts, problem.status)
+
+    @staticmethod
+    def _html(
+        template: str, visit: Visit | None, title: str, facts: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        note, data = "", dict(facts)
+        if visit is not None:
+            note, visit.session.note = visit.session.note, ""
+        text = page_text(template, visit=visit, title=title, note=note, **data)
+        return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+
+
+def _host(request: Request) -> str:
+    host = request.headers.get("host", "")
+    return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
+
+
+def _check_host(request: Request) -> None:
+    """Refuse a request whose Host header no browser sends for this address. Raises Problem."""
+    if not re.fullmatch(r"[\w.\-\[\]:]+", request.headers.get("host", ""), re.ASCII):
+        raise Problem(400, "bad_request", "the request has no valid Host header")
+
+
+@cache
+def assets() -> Mapping[str, bytes]:
+    """Return the files of the site, by name."""
+    folder = Path(__file__).parent / "static"
+    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+
+
+def asset(name: str) -> Response:
+    """Return a file of the site. Raises NotFound."""
+    if name not in assets():
+        raise NotFound("file", name, "these pages")
+    kind = TYPES.get(name.rpartition(".")[2], "text/plain")
+    return Response(assets()[name], media_type=kind, headers={"Cache-Control": "max-age=3600"})
+
+
+def cursor_links(visit: Visit, following: str | None) -> Document:
+    """Return the address of the next page of a list, with the filters of this one."""
+    if not following:
+        return {"next": ""}
+    return {"next": f"?{urlencode({**visit.query, 'cursor': following})}"}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON data."""
+    return json.loads(json.dumps(value, default=str))
+
+
+Rows = Sequence[Mapping[str, Any]]

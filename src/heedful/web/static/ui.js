@@ -1,0 +1,75 @@
+// Keys, copy buttons, sliders and live updates. Every page works without this file.
+"use strict";
+const $ = (what, within = document) => within.querySelector(what);
+const all = (what) => [...document.querySelectorAll(what)];
+const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+
+async function refresh() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const open = new Set(all("main details[open]").map((one) => one.id));
+  const focus = document.activeElement?.closest("[data-row]")?.id;
+  $("main").replaceWith(document.adoptNode($("main", page)));
+  for (const one of all("main details")) if (open.has(one.id)) one.open = true;
+  if (focus) $(`#${CSS.escape(focus)} a`)?.focus();
+}
+
+let at = -1;
+function move(by) {
+  const rows = all("main [data-row]");
+  if (!rows.length) return;
+  at = Math.max(0, Math.min(rows.length - 1, at + by));
+  ($("a, summary, button", rows[at]) ?? rows[at]).focus();
+  rows[at].scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && typing()) return document.activeElement.blur();
+  if (typing()) return;
+  const keys = { j: () => move(1), k: () => move(-1), "?": () => $("#keys").showModal(),
+    "/": () => $("main input[type=search], #search")?.focus(), h: () => { location.href = "/ui"; } };
+  if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  const was = button.textContent;
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = was; }, 1200);
+});
+
+document.addEventListener("submit", (event) => {
+  const asks = event.submitter?.dataset.ask ?? event.target.dataset.ask;
+  if (asks && !confirm(asks)) event.preventDefault();
+});
+
+// A form marked data-live shows its answer as soon as a value changes, and puts it into the address.
+let later;
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-live]");
+  if (!form) return;
+  const shown = $(`output[for="${CSS.escape(event.target.id)}"]`);
+  if (shown) shown.textContent = event.target.value;
+  clearTimeout(later);
+  later = setTimeout(async () => {
+    const where = `${location.pathname}?${new URLSearchParams(new FormData(form))}`;
+    const answer = await fetch(where);
+    if (!answer.ok) return;
+    history.replaceState(null, "", where);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const one of all("[data-answer]")) {
+      const fresh = $(`#${CSS.escape(one.id)}`, page);
+      if (fresh) one.replaceWith(document.adoptNode(fresh));
+    }
+  }, 150);
+});
+
+if (document.body.dataset.live) {
+  const source = new EventSource(document.body.dataset.live);
+  source.addEventListener("changed", () => { if (!typing()) refresh(); });
+  addEventListener("pagehide", () => source.close());
+}

@@ -1,0 +1,228 @@
+"""The pages about work: policies replayed on recorded loops, pipelines, traces, and health."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.loop.decide import Policy
+from heedful.loop.policies import PRESETS, policy
+from heedful.loop.reach import reach
+from heedful.loop.replay import Figures, RecordedLoop, compare, replay
+from heedful.memory.memory import space_of
+from heedful.pages.report import Point, front
+from heedful.service.jobs import Work
+from heedful.store import episodes as episode_store
+from heedful.store import lessons
+from heedful.store import loops as loop_store
+from heedful.store import runs as run_store
+from heedful.store.store import token
+from heedful.web import figures
+from heedful.web.site import Document, Visit, action, cursor_links, page
+
+SHOWN = 50
+LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
+POLICIES = 10
+TEXTS = 5_000  # the newest texts of memory, of which those without a vector are counted
+
+
+@page("/policies", "policies", "Policies")
+async def policies(visit: Visit) -> Document:
+    """Replay policies on recorded loops: what each would have cost and lost."""
+    asked = [one for one in visit.query.get("policy", "").splitlines() if one.strip()]
+    chosen = (asked or sorted(PRESETS))[:POLICIES]
+    limit = int(n) if (n := visit.query.get("limit", "")).isdecimal() and n else LOOPS
+    limit = max(1, min(limit, MOST))
+    made: Document = {"asked": "\n".join(chosen), "limit": limit, "wrong": "", "rows": []}
+    try:
+        rows = await _replayed(visit, chosen, limit)
+    except HeedfulError as error:
+        return {**made, "wrong": str(error), "reach": []}
+    points = [_point(row) for row in rows]
+    best = {(one.cost, one.solved) for one in front(points)}
+    for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
+        spot = [round(point.cost, 2), round(point.solved, 2)]
+        row |= {
+            "notation": notation,
+            "at": asdict(point),
+            "spot": spot,
+            "front": (point.cost, point.solved) in best,
+        }
+    reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
+    return {**made, "rows": rows, "long": figures.LONG, "reach": reached}
+
+
+async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
+    """Return the figures of the newest loops as recorded, then under each policy.
+
+    Returns [] if there is no loop. Raises UsageError for a policy that is none.
+    """
+    policies = [policy(one) for one in chosen]
+    recorded, _ = await visit.caller.read(figures.replayable, limit)
+    aimed = loop_store.aimed(recorded, policies)
+    found = await asyncio.to_thread(compare, aimed, [loop_store.WHOLE, *policies])
+    names = [loop_store.WHOLE.name, *chosen]
+    return [
+        {**loop_store.document(one), "policy": name}
+        for one, name in zip(found if recorded else (), names, strict=False)
+    ]
+
+
+def _point(row: Document) -> Point:
+    names = set(Figures.__dataclass_fields__)
+    return Point.of(Figures(**{k: v for k, v in row.items() if k in names}))
+
+
+def _reach(notation: str) -> list[str]:
+    """Return which rules of a policy can change a decision."""
+    if not notation:
+        return []
+    try:
+        return [str(one) for one in reach(policy(notation))]
+    except HeedfulError as error:
+        return [str(error)]
+
+
+@page("/policies/loops", "compared", "Two policies, loop by loop")
+async def compared(visit: Visit) -> Document:
+    """Show on which recorded loops two policies differ; "" is what was recorded."""
+    asked = [visit.query.get(name, "") for name in ("first", "second")]
+    chosen = [policy(one) if one else loop_store.WHOLE for one in asked]
+    found, tasks = await visit.caller.read(figures.replayable, LOOPS)
+    recorded = loop_store.aimed(found, chosen)
+    rows = await asyncio.to_thread(_differences, recorded, chosen)
+    for row in rows[:SHOWN]:
+        row["task"] = tasks[row["id"]]
+    names = [one or loop_store.WHOLE.name for one in asked]
+    return {"names": names, "loops": len(recorded), "rows": rows[:SHOWN], "differ": len(rows)}
+
+
+def _differences(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[Document]:
+    """Return the loops in which two policies make other attempts or keep another quality."""
+    rows = []
+    for one in reversed(recorded):
+        ways = [
+            {"attempts": made.attempts, "quality": one.worth(made.kept), "exact": made.exact}
+            for made in (replay(one.loop, each) for each in policies)
+        ]
+        if ways[0]["attempts"] != ways[1]["attempts"] or ways[0]["quality"] != ways[1]["quality"]:
+            rows.append({"id": one.loop.id, "ways": ways})
+    return rows
+
+
+@page("/projects", "projects", "Projects")
+async def projects(visit: Visit) -> Document:
+    """Show the projects that the key may see."""
+    known = await visit.caller.read(lessons.projects)
+    may = visit.caller.key.projects
+    names = may or tuple(one.project for one in known)
+    return {"projects": sorted({*names, visit.caller.scope.project} if not may else names)}
+
+
+@page("/pipelines", "pipelines", "Pipelines")
+async def pipelines(visit: Visit) -> Document:
+    """Show the newest runs of pipelines."""
+    cursor = visit.query.get("cursor", "")
+    before = int(cursor) if cursor.isdecimal() else 0
+    found = await visit.caller.read(figures.runs, SHOWN + 1, before)
+    following = str(found[SHOWN - 1]["n"]) if len(found) > SHOWN else None
+    return {"runs": found[:SHOWN], **cursor_links(visit, following)}
+
+
+@page("/pipelines/{id}", "pipeline", "Run of a pipeline")
+async def pipeline(visit: Visit, id: str) -> Document:
+    """Show a run: its stages on one line of time, each attempt, and what was fed back."""
+    store, scope = visit.caller.setup.store, visit.caller.scope
+    report = await run_store.report_of(store, scope, id)
+    plain = json.loads(json.dumps(report.plain(), default=str))
+    stages = [
+        {
+            "name": one.name,
+            "status": one.status,
+            "action": one.action,
+            "loop": run_store.loop_of(id, one.name),
+        }
+        for one in report.stages
+    ]
+    attempts = [one for stage in report.stages for one in stage.attempts]
+    began = min([report.began, *(one.timestamp for one in attempts)])
+    length = max(
+        [1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)]
+    )
+    bars = [
+        {
+            "stage": number,
+            "attempt": one.attempt,
+            "status": one.overall_status,
+            "at": (one.timestamp - began) / length,
+            "part": one.execution_time_ms / 1000 / length,
+            "ms": one.execution_time_ms,
+            "feedback": one.feedback_for_agent,
+            "output": one.output,
+            "checks": [asdict(check) for check in one.checks],
+        }
+        for number, stage in enumerate(report.stages)
+        for one in stage.attempts
+    ]
+    return {"report": plain, "stages": stages, "bars": bars, "seconds": length, "run": id}
+
+
+@page("/traces", "traces", "Traces")
+async def traces(visit: Visit) -> Document:
+    """Show the episodes that agents sent."""
+    state = visit.query.get("state", "")
+    answer = await visit.get(
+        "/v1/episodes", limit=SHOWN, state=state, cursor=visit.query.get("cursor")
+    )
+    counts: dict[Any, int] = await visit.caller.read(episode_store.counts)
+    shown = {"episodes": answer["items"], "state": state, "counts": counts}
+    return {**shown, **cursor_links(visit, answer["next"])}
+
+
+@page("/traces/{digest}", "trace", "Trace")
+async def trace(visit: Visit, digest: str) -> Document:
+    """Show an episode as a timeline, with its failing events marked."""
+    found = await visit.caller.read(figures.rows, "episode_of", digest=digest)
+    if not found:
+        raise NotFound("episode", digest, "the project")
+    row = dict(found[0])
+    episode = json.loads(row.pop("record")).get("episode", {})
+    queue = type(visit.caller.setup.work) is not Work
+    about = {name: episode.get(name) or "" for name in ("task", "goal", "fault")}
+    return {**row, **about, "events": episode.get("events", []), "queue": queue}
+
+
+@action("write")
+async def reflect_now(visit: Visit) -> str:
+    """Queue a run of an agent, so that a worker reflects on it next."""
+    caller, digest = visit.caller, visit.form.get("digest", "")
+    if (state := await caller.read(episode_store.state, digest)) in (None, "reflected"):
+        raise InvalidInput("digest", digest, f"a run that waits or failed; its state is {state}")
+    await caller.setup.work.defer("reflect", caller.scope, digest=digest)
+    return "A worker reflects on it next; this page shows the result when it is loaded again."
+
+
+@page("/health", "health", "Spend and health")
+async def health(visit: Visit) -> Document:
+    """Show calls and cost, what waits, what failed, and what stopping saved."""
+    setup, read = visit.caller.setup, visit.caller.read
+    try:
+        jobs = [asdict(one) for one in await setup.work.depth()]
+    except StoreError as error:
+        jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+    space = space_of(setup.embedder)
+    about = {"token": token(visit.caller.scope), "space": space, "limit": TEXTS}
+    (vectors,) = await read(figures.rows, "vectors", **about)
+    rows = await _replayed(visit, ["default, attempts.limit=8"], LOOPS)
+    saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
+    return {
+        **await read(figures.home),
+        "jobs": jobs,
+        "vectors": {**dict(vectors), "space": space, "most": TEXTS},
+        "episodes": await read(episode_store.counts),
+        "saved": saved,
+    }

@@ -1,0 +1,238 @@
+// Look at the pages in Chromium: node pages.mjs ADDRESS look|hostile|pictures [FOLDER]
+import { createRequire } from "node:module";
+import fs from "node:fs";
+import path from "node:path";
+
+const modules = process.env.NODE_MODULES ?? path.join(import.meta.dirname, "node_modules");
+const require = createRequire(path.join(modules, "index.js"));
+const { chromium } = require("playwright-core");
+const axe = fs.readFileSync(path.join(modules, "axe-core/axe.min.js"), "utf8");
+const [, , address, what, folder] = process.argv;
+const origin = new URL(address).origin;
+const wrong = [];
+const fail = (text) => { wrong.push(text); console.log(`  ✗ ${text}`); };
+const check = (holds, text) => { if (!holds) fail(text); };
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+let cookies = [];
+
+async function context(options = {}) {
+  const made = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  if (cookies.length) await made.addCookies(cookies);
+  return made;
+}
+
+async function open(where, ignored = /^$/) {
+  const page = await where.newPage();
+  page.on("console", (one) => { if (one.type() === "error" && !ignored.test(one.text())) fail(`console: ${one.text()}`); });
+  page.on("pageerror", (one) => fail(`error in a page: ${one}`));
+  page.on("request", (one) => { if (!one.url().startsWith(origin)) fail(`a request elsewhere: ${one.url()}`); });
+  page.on("dialog", (one) => (one.type() === "confirm" ? one.accept() : (fail(`a script ran: ${one.message()}`), one.dismiss())));
+  return page;
+}
+
+async function go(page, to) {
+  const answer = await page.goto(`${origin}${to}`, { waitUntil: "load" });
+  check(answer.status() === 200, `${to}: ${answer.status()}`);
+}
+
+const data = async (where, to) => (await where.request.get(`${origin}/ui${to}`)).json();
+
+async function addresses(where, most) {
+  const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
+    .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
+  const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/pipelines", "/traces",
+    "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity",
+    "/policies/loops?second=orchestrator", "/projects", "/loops?text=nothing+like+it"].map((one) => `/ui${one}`);
+  const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
+  return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
+    ...await of("pipelines", "runs", "id"), ...await of("traces", "episodes", "digest")];
+}
+
+async function violations(where, page) {
+  const devtools = await where.newCDPSession(page);
+  await devtools.send("Page.setBypassCSP", { enabled: true });
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => (await axe.run()).violations.map((one) => `${one.id}: ${one.nodes[0].target}`));
+  await devtools.detach();
+  return found;
+}
+
+async function look() {
+  let seen = 0;
+  for (const width of [1280, 360]) for (const colorScheme of ["light", "dark"]) {
+    const where = await context({ viewport: { width, height: 900 }, colorScheme });
+    const page = await open(where);
+    for (const to of await addresses(where, 4)) {
+      await go(page, to);
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      check(over <= 0, `${to} is ${over} px wider than ${width} px`);
+      for (const one of await violations(where, page)) fail(`${to}, ${width} px, ${colorScheme}: ${one}`);
+      seen += 1;
+    }
+    await where.close();
+  }
+  console.log(`  ${seen} looks at pages, 1280 and 360 px, light and dark`);
+}
+
+// Press Tab until the focus is on what is asked for.
+async function tabTo(page, selector) {
+  for (let n = 0; n < 400; n += 1) {
+    if (await page.evaluate((one) => document.activeElement?.matches(one), selector)) return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error(`no way by keyboard to ${selector} on ${page.url()}`);
+}
+
+async function act(page, to, form, button = "button") {
+  await go(page, to);
+  await tabTo(page, `${form} input[name="why"]`);
+  await page.keyboard.type("a reason");
+  await tabTo(page, `${form} ${button}`);
+  await Promise.all([page.waitForLoadState("load"), page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
+  await page.waitForSelector(`[role="status"]`, { timeout: 5000 });
+  console.log(`  by keyboard: ${(await page.textContent('[role="status"]')).trim()}`);
+}
+
+async function keys() {
+  const where = await context();
+  const page = await open(where);
+  await go(page, "/ui");
+  await page.keyboard.press("?");
+  check(await page.evaluate(() => document.querySelector("#keys").open), "? opens no help");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("k");
+  await Promise.all([page.waitForURL(/\/ui\/./), page.keyboard.press("Enter")]);
+  await page.keyboard.press("h");
+  await page.waitForURL(/\/ui$/);
+  await go(page, "/ui/loops");
+  await page.keyboard.press("/");
+  await page.keyboard.type("incident");
+  await Promise.all([page.waitForURL(/text=incident/), page.keyboard.press("Enter")]);
+  check((await page.locator("tbody tr").count()) === 1, "the search finds another number of loops");
+  await go(page, "/ui/loops/incident-summary");
+  const before = await page.textContent("#again");
+  await tabTo(page, 'input[type="range"]');
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowLeft");
+  await page.waitForFunction((was) => document.querySelector("#again").textContent !== was, before, { timeout: 5000 });
+  check(page.url().includes("attempts.limit=2"), "the slider is not in the address");
+  const lesson = (await data(where, "/lessons.json?state=candidate")).lessons[0].id;
+  const held = (await data(where, "/quarantine.json")).waiting.map((one) => one.id);
+  await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
+  await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
+  await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
+  await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
+  await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
+  await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
+  await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]');
+  await where.close();
+}
+
+async function live() {
+  const where = await context();
+  const [watching, acting] = [await open(where), await open(where)];
+  await go(watching, "/ui/loops?text=open-2");
+  await watching.waitForTimeout(700);
+  await go(acting, "/ui/loops/open-2");
+  await acting.fill('form[action="/ui/do/cancel"] input[name="why"]', "enough");
+  const answered = acting.waitForResponse((one) => one.request().method() === "POST").then(() => performance.now());
+  await acting.click('form[action="/ui/do/cancel"] button');
+  await watching.waitForSelector("tbody .badge.stopped", { timeout: 5000 });
+  const took = Math.max(0, performance.now() - (await answered));
+  console.log(`  live: ${took.toFixed(0)} ms after the commit`);
+  check(took <= 1000, `a change was shown ${took.toFixed(0)} ms after the commit`);
+  const page = await open(where);
+  await go(page, "/ui");
+  await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length);
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
+  console.log(`  first paint of Home: ${paint.toFixed(0)} ms`);
+  check(paint <= 1000, `Home paints after ${paint.toFixed(0)} ms`);
+  await where.close();
+}
+
+async function plain() {
+  const where = await context({ javaScriptEnabled: false });
+  const page = await open(where);
+  for (const to of await addresses(where, 2)) await go(page, to);
+  await act(page, "/ui/loops/open-3", 'form[action="/ui/do/cancel"]');
+  await tabTo(page, 'form[action="/ui/sign-out"] button');
+  await Promise.all([page.waitForURL(/sign-in/), page.keyboard.press("Enter")]);
+  console.log("  without JavaScript: every page, a change, and out");
+  await where.close();
+}
+
+// Whole pages, many in one document and without the policy of the site: what escaping misses, runs.
+async function hostile() {
+  const where = await context();
+  const details = [];
+  const texts = [];
+  for (const [list, name, key] of [["loops", "loops", "id"], ["lessons", "lessons", "id"], ["quarantine", "waiting", "id"],
+    ["traces", "episodes", "digest"], ["pipelines", "runs", "id"]]) {
+    for (let query = ""; ;) {
+      texts.push(await (await where.request.get(`${origin}/ui/${list}${query}`)).text());
+      const found = await data(where, `/${list}.json${query}`);
+      details.push(...found[name].map((one) => `/ui/${list}/${encodeURIComponent(one[key]).replaceAll("%2F", "/")}`));
+      if (!found.next || !found[name].length) break;
+      query = found.next;
+    }
+  }
+  for (const to of ["", "/proof", "/policies", "/dreams", "/health", "/projects"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
+  let missing = 0;
+  for (let n = 0; n < details.length; n += 8) {
+    const answers = await Promise.all(details.slice(n, n + 8).map((to) => where.request.get(origin + to)));
+    for (const [k, one] of answers.entries()) if (one.status() === 200) texts.push(await one.text()); else { missing += 1; if (missing < 4) console.log(one.status(), details[n + k]); }
+  }
+  check(!missing, `${missing} pages did not answer`);
+  const bare = await browser.newContext();
+  let ran = 0;
+  for (let n = 0; n < texts.length; n += 25) {
+    const page = await bare.newPage();
+    page.on("dialog", (one) => { ran += 1; fail(`a script ran: ${one.message()}`); one.dismiss(); });
+    page.on("request", (one) => { if (!one.url().startsWith(origin)) { ran += 1; fail(`a request: ${one.url().slice(0, 200)}`); } });
+    const body = texts.slice(n, n + 25).join("\n").replaceAll(/<link [^>]*>|<script src="\/ui\/static\/ui.js" defer><\/script>/g, "");
+    await page.route(`${origin}/bare`, (route) => route.fulfill({ body, contentType: "text/html; charset=utf-8" }));
+    await page.goto(`${origin}/bare`, { waitUntil: "load" });
+    const bad = await page.evaluate(() => [window.pwned && "pwned", document.title.includes("pwned") && !document.title.includes("<") && "title",
+      ...[...document.querySelectorAll("script, iframe, object, embed, base, img, math, meta[http-equiv], a[href^='javascript:' i]")].map((one) => one.outerHTML.slice(0, 200)),
+      ...[...document.querySelectorAll("*")].flatMap((one) => [...one.attributes].filter((each) => each.name.startsWith("on")).map((each) => each.name))].filter(Boolean));
+    for (const one of bad.slice(0, 5)) fail(`markup of a text: ${one}`);
+    ran += bad.length;
+    await page.close();
+  }
+  const page = await open(where);
+  for (const to of details.filter((_, n) => n % Math.ceil(details.length / 100) === 0)) await go(page, to);
+  console.log(`  ${texts.length} pages of hostile texts: ${ran} executions`);
+  await where.close();
+}
+
+async function pictures() {
+  const where = await context({ viewport: { width: 1000, height: 720 }, deviceScaleFactor: 0.8, colorScheme: "light" });
+  const page = await open(where);
+  for (const [name, to] of Object.entries({ home: "/ui", loop: "/ui/loops/incident-summary", loops: "/ui/loops", lessons: "/ui/lessons",
+    quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
+    recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/pipelines/")),
+    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
+    await go(page, to);
+    await page.screenshot({ path: path.join(folder, `${name}.png`) });
+  }
+  await where.close();
+}
+
+const first = await context();
+const page = await open(first);
+await page.goto(address, { waitUntil: "load" });
+cookies = await first.cookies();
+check(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict", "the cookie is not HttpOnly and SameSite=Strict");
+try {
+  if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await live(); await plain(); }
+  else if (what === "hostile") await hostile();
+  else await pictures();
+} catch (error) { fail(String(error.stack)); }
+await browser.close();
+process.exit(wrong.length ? 1 : 0);

@@ -1,0 +1,313 @@
+"""The pages: who may see and do what, that all texts stay data, and what the figures say."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful import Pipeline
+from heedful.lessons.lesson import Scope
+from heedful.service.setup import Setup
+from heedful.store import keys
+from heedful.web import add_pages
+from heedful.web.figures import Share
+from heedful.web.site import IDLE, PAGES, Sessions
+from tests.engines import opened
+from tests.service.support import Api, said
+
+HERE = "http://localhost"
+ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
+LISTS = ("loops", "lessons", "quarantine", "proof", "policies", "dreams", "pipelines", "traces")
+EVERY = ("home", *LISTS, "health", "recall")
+
+
+class Browser:
+    """Somebody who looks at the pages, with cookies and the headers that a browser sends."""
+
+    def __init__(self, api: Api, read_only: bool = False) -> None:
+        self.api, self.site = api, add_pages(api.app, read_only)
+        transport = httpx.ASGITransport(app=api.app)
+        self.client = httpx.AsyncClient(transport=transport, base_url=HERE)
+
+    def open(self, key: str | None = None) -> "Browser":
+        if key is None:
+            page = self.get(f"/open?token={self.site.sessions.invite()}")
+        else:
+            page = self.post("/sign-in", key=key)
+        assert (page.status_code, page.headers["location"]) == (303, "/ui")
+        return self
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.api.run(self.client.get(f"/ui{path}", **options))
+
+    def post(self, path: str, origin: str = HERE, host: str = "localhost", **form: str) -> Any:
+        headers = {"origin": origin, "host": host} if origin else {"host": host}
+        return self.api.run(self.client.post(f"/ui{path}", data=form, headers=headers))
+
+    @property
+    def token(self) -> str:
+        found = re.search(r'name="token" value="([^"]+)"', self.get("").text)
+        return found[1] if found else ""
+
+    def do(self, name: str, **form: str) -> str:
+        """The note on the page after a form."""
+        done = self.post(f"/do/{name}", token=self.token, back="/ui/loops", **form)
+        assert done.status_code == 303, done.text
+        note = re.search(r'role="status">([^<]*)<', self.get("/loops").text)
+        return note[1] if note else ""
+
+
+@contextmanager
+def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Browser]:
+    with opened(folder / "heedful.db") as store:
+        api = Api(Setup(store, scope=Scope("acme", "main"), **setup))
+        try:
+            yield Browser(api, read_only)
+        finally:
+            api.close()
+
+
+def fill(api: Api) -> None:
+    """Loops that passed, stopped and wait, a lesson, a text in quarantine and an episode."""
+    wrong = {"check": "severity", "message": f"no severity: {ATTACK}", "fix": ATTACK}
+    for loop, evaluations in (("a/b", [wrong, None]), ("stopped", 4 * [wrong]), ("open", [wrong])):
+        said(api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}), 201)
+        for n, one in enumerate(evaluations, 1):
+            body = {"output": f"{ATTACK} {n}", "evaluation": {"findings": [one] if one else []}}
+            if (sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)).status_code == 409:
+                break  # a rule stopped it
+            said(sent)
+    asked = {"error_type": "PageError", "text": ATTACK, "lesson": ATTACK, "source": ATTACK}
+    said(api.post("/v1/reflections", json=asked, key=api.key("write")), 201)
+    event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
+    said(api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202)
+
+
+@pytest.mark.both
+def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
+    with browsing(tmp_path) as browser:
+        assert [browser.open().get(f"/{page}").status_code for page in EVERY] == [200] * len(EVERY)
+        fill(browser.api)
+        browser.open(browser.api._all)
+        held = browser.get("/quarantine.json").json()["waiting"][0]["id"]
+        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
+        run = browser.get("/traces.json").json()["episodes"][0]["digest"]
+        loops = [one["id"] for one in browser.get("/loops.json").json()["loops"]]
+        assert loops == ["open", "stopped", "a/b"]
+        whole = (f"quarantine/{held}", f"lessons/{lesson}", f"traces/{run}", "loops/a/b")
+        asked = tuple(
+            f"recall?kind={kind}&text=no+severity" for kind in ("task", "error", "action")
+        )
+        for path in (
+            *EVERY,
+            *whole,
+            *asked,
+            "loops?check=severity&days=3",
+            "policies?reach=default",
+        ):
+            page = browser.get(f"/{path}")
+            assert page.status_code == 200, path
+            assert not re.search(
+                r"<script(?! src=\"/ui/static/ui.js\")|<img|onerror=[^&]*>", page.text
+            )
+            assert page.headers["content-security-policy"].startswith(
+                "default-src 'none'; script-src"
+            )
+            assert not re.search(r'(?:src|href)="(?!/ui|#|\?)', page.text)
+            assert page.headers["referrer-policy"] == "same-origin"  # else forms have no Origin
+            head, _, query = path.partition("?")
+            assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
+        shown = browser.get("/loops/a/b").text
+        assert "Attempt 2" in shown
+        assert "&lt;script&gt;" in shown
+        assert browser.get("/.json").json()["right"]["of"] == 2
+
+
+def test_the_figures_count_what_happened(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        home = browser.open(browser.api._all).get("/home.json").json()
+    counted = {name: home[name]["number"] for name in ("right", "solved", "stopped")}
+    assert counted == {"right": 0, "solved": 1, "stopped": 1}
+    (check,) = home["failing"]
+    assert (check["check"], check["loops"], check["mended"]["number"]) == ("severity", 3, 1)
+    assert [one["loops"] for one in home["stopping"]] == [1]
+    assert sum(one["loops"] for one in home["course"]) == 3
+    assert len(home["waiting"]) == len(home["unsolved"]) == 1
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_an_interval_holds_its_share_and_shrinks(right, wrong):
+    share, more = Share(right, right + wrong), Share(3 * right, 3 * (right + wrong))
+    low, high = share.interval
+    assert 0 <= low <= (share.value or 0) <= high <= 1
+    assert more.interval[1] - more.interval[0] <= high - low + 1e-6
+
+
+def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.open(browser.api._all)
+        page = browser.get("/loops/a/b.json").json()
+        near = {one["rule"]: (one["now"], one["of"]) for one in page["readings"]}
+        assert near["attempts"] == (2, 4)
+        assert page["again"]["verdict"] == "passed"
+        stricter = browser.get("/loops/a/b.json", params={"attempts.limit": "1"}).json()["again"]
+        assert (stricter["ends"], stricter["verdict"]) == (1, "stopped")
+        assert browser.get("/loops/a/b.json?attempts.limit=no").json()["again"]["wrong"]
+
+
+@pytest.mark.both
+def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        assert "read it as data" not in browser.get(f"/quarantine/{held}").text
+        assert "released" in browser.do("release", id=held, why="read")
+        assert not browser.get("/quarantine.json").json()["waiting"]
+        one = browser.get("/lessons.json").json()["lessons"][0]
+        change = {"id": str(one["id"]), "edition": one["edition"], "why": "of use"}
+        assert "pin" in browser.do("amend", change="pin", **change)
+        assert browser.get(f"/lessons/{one['id']}.json").json()["lesson"]["pinned"]
+        stale = browser.post("/do/amend", token=browser.token, change="unpin", **change)
+        assert stale.status_code == 412
+        rule = browser.get("/loops/stopped.json").json()["stopped_by"][0]
+        assert "go on" in browser.do(
+            "override", id="stopped", rule=rule, why="close", decisions="1"
+        )
+        assert "cancelled" in browser.do("cancel", id="open", why="enough")
+        assert browser.get("/loops/open.json").json()["state"] == "stopped"
+        assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
+        actions = [row["action"] for row in said(api.get("/v1/audit"))["items"]]
+        assert {"quarantine.release", "reflection.edit", "loop.cancel", "quarantine.revoke"} <= {
+            *actions
+        }
+        assert browser.post("/do/nothing", token=browser.token).status_code == 404
+        assert browser.post("/do/rollback", token=browser.token, id="x").status_code == 422
+
+
+def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api.key("read"))
+        assert "Override" not in browser.get("/loops/stopped").text
+        form = {"id": "stopped", "rule": "attempts", "why": "x", "token": browser.token}
+        assert browser.post("/do/override", **form).status_code == 403
+        assert browser.get("/loops", params={"project": "theirs"}).status_code == 403
+        browser.open(api.key("read", tenant="other", projects=()))
+        assert browser.get("/loops.json").json()["loops"] == []
+        assert browser.get("/loops/a/b").status_code == 404
+        token = browser.token
+        revoked = keys.id_of(key := api.key("read"))
+        browser.open(key)
+        api.run(api.setup.store.write(Scope("acme"), keys.revoke, revoked, "ops"))
+        browser.site._callers._known.clear()  # a key is known for a second
+        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.post("/do/cancel", id="open", token=token).status_code == 401
+    with browsing(tmp_path, read_only=True) as browser:
+        browser.open()
+        assert "Cancel the loop" not in browser.get("/loops/open").text
+        assert browser.post("/do/cancel", id="open", token=browser.token).status_code == 403
+
+
+def test_forged_requests_are_refused(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops.json").status_code == 401
+        assert browser.post("/sign-in", key="heedful_no_such").status_code == 401
+        browser.open()
+        form = {"id": "open", "why": "x", "token": browser.token}
+        for status, changed in (
+            (403, {"token": ""}),
+            (403, {"token": "x"}),
+            (403, {"origin": "http://evil.example"}),
+            (403, {"origin": ""}),
+            (403, {"origin": "null"}),
+            (421, {"host": "evil.example", "origin": "http://evil.example"}),
+            (400, {"host": "a b", "origin": "http://a b"}),
+            (413, {"why": "x" * 70_000}),
+        ):
+            assert browser.post("/do/cancel", **{**form, **changed}).status_code == status, changed
+        assert browser.get("/loops/open.json").json()["state"] == "open"
+        for back in ("http://evil.example", "//evil.example", "/ui\\evil", "/uix", "/ui/\nx"):
+            done = browser.post("/do/cancel", **{**form, "back": back})
+            assert done.headers["location"] == "/ui"
+        used = browser.site.sessions.invite()
+        assert browser.get(f"/open?token={used}").status_code == 303
+        assert browser.get(f"/open?token={used}").headers["location"] == "/ui/sign-in"
+        assert browser.post("/sign-out", token=browser.token).status_code == 303
+        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+
+
+def test_a_session_ends_when_it_is_idle():
+    sessions = Sessions()
+    cookie, session = sessions.begin("")
+    assert sessions.find(cookie) is session
+    session.used -= IDLE + 1
+    assert sessions.find(cookie) is None
+    assert sessions.find("") is None
+
+
+def test_a_page_hears_of_changes(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+
+        async def listen() -> str:
+            from heedful.web.site import Visit
+
+            caller = replace(await browser.site._callers.identified(f"Bearer {browser.api._all}"))
+            visit = Visit(
+                browser.api.app, caller, browser.site.sessions.begin("")[1], "/events", {}
+            )
+            changes = browser.site._changes(visit)
+            assert "retry" in await anext(changes)
+            begun = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
+            assert begun.status_code == 201
+            return await anext(changes)
+
+        assert "changed" in browser.api.run(listen())
+
+
+def test_an_address_that_is_no_page_says_so(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        assert browser.get("/nothing").status_code == 404
+        assert browser.get("/loops?days=x").status_code == 422
+        assert json.loads(browser.get("/nothing.json").text)["code"] == "not_found"
+        assert browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
+        assert browser.get("/static/../site.py").status_code in (303, 404)
+        assert len({page.template for page in PAGES}) == len(PAGES)
+
+
+def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
+    with browsing(tmp_path) as browser:
+        api, scope = browser.api, Scope("acme", "main")
+        fill(api)
+        browser.open(api._all)
+        differ = browser.get("/policies/loops.json?second=orchestrator").json()
+        assert (differ["loops"], [one["id"] for one in differ["rows"]]) == (3, ["stopped", "a/b"])
+        assert browser.get("/policies/loops?first=nothing").status_code == 422
+        pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
+        pipeline.stage(name="load")(lambda state: {"a": ATTACK})
+        run = api.run(pipeline.run({})).run
+        assert browser.get(f"/pipelines/{run}.json").json()["stages"][0]["name"] == "load"
+        assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
+        assert browser.get("/projects.json").json()["projects"] == ["main"]
+        digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
+        assert browser.get(f"/traces/{digest}.json").json()["events"][0]["tool"] == "sh"
+        assert "reflects on it next" in browser.do("reflect_now", digest=digest)
+        assert browser.post("/do/reflect_now", token=browser.token, digest="x").status_code == 422
+        form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
+        assert browser.post("/do/cancel", **form).status_code == 403
