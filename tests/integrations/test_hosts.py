@@ -44,6 +44,10 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
     return [] if fine else [Finding("severity", what, "answer with one of P0 to P3", key="one")]
 
 
+def broken(candidate: Any, _: Any) -> Sequence[Finding]:
+    raise ValueError("no table of severities")
+
+
 def memory_in(folder: Path, **options: Any) -> Memory:
     trust: dict[str, Trust] = {"tool": "measured", "user": "operator"}
     return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
@@ -106,11 +110,19 @@ async def test_what_the_host_raises_reaches_its_caller(double: Any, tmp_path: Pa
     assert not [one for one in await memory.top() if one["state"] == "verified"]
 
 
-async def test_a_failure_of_heedful_does_not_reach_the_host(double: Any, tmp_path: Path) -> None:
+async def test_a_failure_of_heedful_does_not_reach_the_host(
+    double: Any, tmp_path: Path, caplog: Any
+) -> None:
     memory = memory_in(tmp_path)
     (tmp_path / "memory.db").write_bytes(b"this is no database" * 1_000)
-    driven = await double.drive(judging(memory, strict=False), TASK, [Say("high")], id="one")
-    assert driven.answer == "high"
+    for host, why in (
+        (judging(memory, strict=False), "StoreCorrupt: "),
+        (judging(None, strict=False, checks=[broken]), "check 'broken' raised ValueError"),
+    ):
+        driven = await double.drive(host, TASK, [Say("high")], id="one")
+        assert (driven.answer, driven.verdict.passed) == ("high", False)
+        said = driven.verdict.stopped_by[0].detail.removeprefix("not judged: ")
+        assert (why in said, f"could not judge an output: {said}" in caplog.text) == (True, True)
     with pytest.raises(HeedfulError):
         await double.drive(judging(memory), TASK, [Say("high")], id="two")
 

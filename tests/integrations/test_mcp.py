@@ -37,6 +37,8 @@ INSPECTOR = "@modelcontextprotocol/inspector@latest"  # npx may keep an older on
 COMMAND = [sys.executable, "-m", "heedful.cli", "mcp", "--tenant", "acme"]
 ATTEMPT = {"loop": "report-1", "task": "Write the report", "output": "Fine."}
 FINE: Any = {"evaluation": {"findings": []}}
+CHECKED: Any = {"checks": [{"name": "not_empty"}]}
+LEVLE: Any = {"check": "a", "message": "b", "levle": "note"}
 NAMES = [each.__name__ for each in TOOLS]
 
 
@@ -140,6 +142,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("explain", {"loop": "nothing"}, "no loop 'nothing'"),
     ("remember", {"error": ERROR, "lesson": "x", "tags": [1]}, "tags"),
     ("report_attempt", ATTEMPT, 'such as\n{"findings":'),
+    ("report_attempt", {**ATTEMPT, "evaluation": {}}, 'such as\n{"findings":'),
+    ("report_attempt", {**ATTEMPT, **CHECKED, "evaluation": {"scores": {}}}, "such as"),
+    ("report_attempt", {**ATTEMPT, "evaluation": {"passed": False}}, "no option of evaluation"),
+    ("report_attempt", {**ATTEMPT, "evaluation": {"score": {"q": 0.1}}}, "did you mean 'scores'"),
+    ("report_attempt", {**ATTEMPT, "evaluation": {"findings": [LEVLE]}}, "did you mean 'level'"),
+    ("report_attempt", {**ATTEMPT, **CHECKED, "golas": ["q >= 1"]}, "did you mean 'goals'"),
     ("report_attempt", {**ATTEMPT, **FINE, "attempt": 3}, "attempt_out_of_order"),
     ("report_attempt", {**ATTEMPT, **FINE, "loop": "2", "goals": ["x >= 1"]}, "needs the score x"),
     ("report_attempt", {**ATTEMPT, "checks": [{"name": "program"}]}, "unknown_name"),

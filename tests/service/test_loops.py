@@ -120,6 +120,8 @@ def test_attempts_are_decided_until_one_passes(api, id):
     "body",
     [
         {"evaluation": {"scores": {"a": 1e13}}},
+        {"evaluation": {"passed": False}},
+        {"evaluation": {"findings": [{**WRONG["findings"][0], "levle": "note"}]}},
         {"output": deep(101)},
         {"digest": "a\0"},
         {},

@@ -22,7 +22,7 @@ def verdict_of(result: Any) -> "Done | None":
     """Return the verdict on the result of an agent, in LangChain its state; None if it has none.
 
     `passed` says if the checks accept the answer, `stopped_by` has the rules that ended the run
-    otherwise; then the answer is the best one.
+    otherwise; then the answer is the best one. After a failure of heedful, the rule is `unjudged`.
     """
     from heedful.loop import codec
 

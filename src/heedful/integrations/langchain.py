@@ -202,7 +202,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         events = [Event("llm_response", _text(output))] if answer else []
         done = verdict if isinstance(verdict, Done) else None
         await run.learn(*events, ends=ENDS[done and done.passed])
-        gone, made = _rejected(messages, run.id), answer if done else []
+        gone, told = _rejected(messages, run.id), done or run.unjudged
+        made = answer if told else []
         update: dict[str, Any] = {KEY: {**held, "open": False, "advice": "", "best": None}}
         if done and now and now.best and now.best != len(now.attempts):
             # An earlier process may have made the best answer: it is a text or data then.
@@ -211,8 +212,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             made = [one.model_copy(update={"id": None}) for one in best["messages"]]
             gone += answer
             update |= {} if parsed is None else {"structured_response": best["parsed"]}
-        if done:  # the last message tells it
-            meta = {**made[-1].response_metadata, KEY: verdict_to(done)}
+        if told:  # the last message tells it
+            meta = {**made[-1].response_metadata, KEY: verdict_to(told)}
             made = [*made[:-1], made[-1].model_copy(update={"response_metadata": meta})]
         removed = [RemoveMessage(id) for id in {one.id for one in gone} if id]
         return {**update, "messages": [*removed, *made]}
@@ -257,7 +258,8 @@ def judge_node(
             return Command(goto=again, update=noted(judged.feedback or "Try again."))
         run = runs.pop(name)
         await run.learn(ends=ENDS[judged and judged.passed])
-        update: dict[str, Any] = {verdict: judged and verdict_to(judged)} if verdict else {}
+        told = judged or run.unjudged
+        update: dict[str, Any] = {verdict: told and verdict_to(told)} if verdict else {}
         if run.best not in (None, output):
             best = [RemoveMessage(last.id), AIMessage(_text(run.best))] if chat else run.best
             update |= {answer: best}

@@ -11,18 +11,19 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, wraps
+from inspect import signature
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WrapValidator
 
-from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
+from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError, check_options
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered
-from heedful.loop.codec import to_document, verdict_from
+from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
 from heedful.loop.explain import Line
 from heedful.loop.record import Evaluation
@@ -204,7 +205,9 @@ async def report_attempt(
     output: Annotated[str, Field(description="The whole output of this attempt.")],
     attempt: Annotated[int, Field(description="Its number, from 1; 0 is the next one.")] = 0,
     evaluation: Annotated[
-        Evaluation | None, Field(description="Findings and scores; needed if no checks judge.")
+        Evaluation | None,
+        WrapValidator(lambda sent, valid: sent if valid(sent) else None),  # with unknown fields
+        Field(description="Findings and scores; needed if no checks judge."),
     ] = None,
     checks: Specs = [],  # noqa: B006 - a schema's default
     goals: Goals = [],  # noqa: B006 - a schema's default
@@ -214,14 +217,16 @@ async def report_attempt(
     Begins the loop if it is new. Only checks that the operator has pinned to the loop measure; what
     the loop teaches otherwise waits in quarantine.
     """
+    sent: Any = evaluation  # fields that the package would drop are refused
+    check_options("evaluation", sent or (), [each.name for each in fields(Evaluation)])
     known = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
-    (_, caller), scores = _asking.get(), evaluation.scores if evaluation else {}
+    (_, caller), scores = _asking.get(), (sent or {}).get("scores", {})
     missing = [one["score"] for one in known["goals"] if one["score"] not in scores]
     judged = checks or caller.setup.pinned(caller.scope, loop).checks
-    if not judged and (evaluation is None or missing):
+    empty = not judged if sent is None else not (scores or "findings" in sent)
+    if empty or (missing and not judged):
         raise UsageError(UNJUDGED + "".join(f" A goal needs the score {name}." for name in missing))
-    given = evaluation and to_document(evaluation)
-    report = {"output": output, "checks": checks, "evaluation": given}
+    report = {"output": output, "checks": checks, "evaluation": sent}
     number = attempt or len(known["made"]) + 1
     answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
     decision = answer["decision"]
@@ -365,6 +370,16 @@ def server() -> Any:
     about: Any = {"title": "heedful", "version": __version__, "instructions": INSTRUCTIONS}
     made: Any = MCPServer("heedful", subscriptions=False, **about)
     logging.root.removeHandler(quiet)
+    call, named = made.call_tool, {each.__name__: signature(each).parameters for each in TOOLS}
+
+    async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:  # the package drops unknown arguments
+            check_options(name, arguments, [*named.get(name, arguments)])
+        except UsageError as error:
+            raise ToolError(str(error)) from error
+        return await call(name, arguments, context)
+
+    made.call_tool = exact
     for function, (title, reads, again) in TOOLS.items():
         hints: dict[str, Any] = {"read_only_hint": reads, "idempotent_hint": again}
         hints |= {"destructive_hint": False, "open_world_hint": False}

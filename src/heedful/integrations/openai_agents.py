@@ -288,7 +288,7 @@ class _Attempts:
             result.final_output = self.run.best_as(self.kind())
             self.kept = [*self.kept, answer]
         best = self.best or cast("RunResultBase", result)
-        best.context_wrapper.usage, vars(best)[KEY] = self.usage, verdict
+        best.context_wrapper.usage, vars(best)[KEY] = self.usage, verdict or self.run.unjudged
         if self.session is not None:
             await self.session.add_items(self.kept[self.first :])
         return best

@@ -112,7 +112,7 @@ class _Run(Heedful):
         if isinstance(verdict, Again) and self.run.loop:  # the retries of the agent ended first
             verdict = Done(self.run.loop.loop.best, passed=False)
         await self.run.learn(ends=ENDS[verdict and verdict.passed])
-        vars(result)[KEY] = verdict
+        vars(result)[KEY] = verdict or self.run.unjudged
         return result
 
     async def wrap_node_run(self, ctx: RunContext[Any], *, node: Any, handler: Any) -> Any:

@@ -7,11 +7,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory
@@ -54,6 +55,18 @@ def _loop_name(loop: str) -> str:
     if loop.endswith("/explain") or not {".", ".."}.isdisjoint(loop.split("/")):
         raise ValueError("it must not end with /explain or have a part . or ..: no route reads it")
     return loop
+
+
+def _exact(kind: type) -> BeforeValidator:
+    """Refuse unknown fields of a record, and name the nearest known one."""
+    known, name = [field.name for field in fields(kind)], kind.__name__.lower()
+
+    def exact(value: Any) -> Any:
+        for unknown in set(value if isinstance(value, dict) else ()).difference(known):
+            raise ValueError(str(UnknownName(f"field of {name}", unknown, known)))
+        return value
+
+    return BeforeValidator(exact)
 
 
 def _no_key(source: str) -> str:
@@ -121,9 +134,12 @@ _Usage = Annotated[
         **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
         **dict.fromkeys(("cost", "seconds"), Annotated[float, Field(ge=0, le=record.LARGEST)]),
     ),
+    _exact(record.Usage),
 ]
 _Finding = Annotated[
-    record.Finding, Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share)
+    record.Finding,
+    Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share),
+    _exact(record.Finding),
 ]
 _Evaluation = Annotated[
     record.Evaluation,
@@ -134,6 +150,7 @@ _Evaluation = Annotated[
         findings=Annotated[tuple[_Finding, ...], Field(max_length=1_000)],
         usage=_Usage,
     ),
+    _exact(record.Evaluation),
 ]
 
 
