@@ -287,8 +287,8 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
         ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
         ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
         ("Stop", b"{}", "", {}, "session_id"),
-        ("Stop", b'{"session_id": "a"}', '[hook]\nstop = "make test"', {}, "hook.stop"),
-        ("Stop", b'{"session_id": "a"}', "[hook]\nwhatever = 1", {}, "whatever"),
+        ("Stop", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"stop": "make"}'}, "hook.stop"),
+        ("SessionStart", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"deny": 1}'}, "hook.deny"),
         ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
         ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
         ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
@@ -299,10 +299,12 @@ def test_what_goes_wrong_is_a_line_in_the_log(
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
     approve(folder)
-    assert send(folder, name, data, **env) == (0, "", "")
-    assert len(log(folder)) == 1
+    code, out, err = send(folder, name, data, **env)
+    assert (code, err, len(log(folder))) == (0, "", 1)
+    told = name in ("Stop", "SessionStart")  # the user hears that nothing guards the turn
+    assert (bool(out), not told or why in json.loads(out)["systemMessage"]) == (told, True)
     code, out, err = send(folder, name, data, "--strict", **env)
-    assert (code, out, "Traceback" in err) == (0, "", False)
+    assert (code, bool(out), "Traceback" in err) == (0, told, False)
     assert why in err
     assert send(folder, name, data, "two", "words")[:2] == (1, "")  # 2 would block the agent
 
@@ -399,7 +401,8 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
         code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
         assert (code, err) == (0, "")
         assert ("block" in out) == (folder / "ran").exists()
-        return bool(out)
+        assert ("toml changed and is ignored until" in out) != ("block" in out)
+        return "block" in out
 
     (folder / "heedful.toml").write_text(toml)
     (folder / "heedful.db").touch()
@@ -413,6 +416,10 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     assert stops("p2")
     (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
     assert not stops("p3")
+    (folder / "heedful.toml").unlink()
+    assert not stops("p4")
+    out = send(folder, "SessionStart", call(folder))[1]
+    assert "approve" in json.loads(out)["systemMessage"]
     assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
     private = [folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")]
     assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
@@ -428,6 +435,26 @@ def test_trust_for_all_projects(folder: Path) -> None:
     assert send(other, "PostToolUseFailure", data) == (0, "", "")
     await_learning(other)
     assert rows(other, "select state from reflection") == [("candidate",)]
+
+
+WRONG = {"[hook]\nsecond = 3": "'seconds'", '[hook]\npolicy = "x"': "x", "[trust]\na = 1": "source"}
+
+
+@pytest.mark.parametrize("toml", WRONG)
+def test_wrong_settings_are_not_approved_and_status_shows_what_holds(
+    toml: str, folder: Path
+) -> None:
+    desk, home = Desk(folder), {"HOME": str(folder.parent)}
+    (folder / "heedful.toml").write_text(toml)
+    for words in (["approve"], ["install", "--yes"]):
+        made = desk.heedful("hook", *words, **home)
+        assert (made.code, WRONG[toml] in made.err) == (2, True)
+    made = desk.heedful("hook", "status", HEEDFUL_HOOK='{"second": 3}', **home)
+    assert (made.code, "the hooks do nothing" in made.err) == (0, True)
+    (folder / "heedful.toml").write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
+    for word in ("approve", "status"):
+        out = desk.heedful("hook", word, **home).out
+        assert all(one in out for one in ("make it", "heedful.db", "tool is measured"))
 
 
 MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
