@@ -70,6 +70,8 @@ async def works(memory: Memory, session: str, agent: str = "claude-code") -> Non
 async def test_a_known_failure_is_told_and_denied_only_if_asked(agent: str, memory: Memory) -> None:
     assert await fails(memory, "first", agent) == ["null", "null"]
     await works(memory, "first", agent)
+    assert await fails(memory, "first", agent, tool_use_id="t9") == ["null", "null"]  # its own
+    assert await memory.store.read(memory.scope, exposures.opportunities, "first") == []
     before, after = await fails(memory, "second", agent)
     failed = "failed" if AGENTS[agent].event_of("failed") else "after"
     for text, kind in ((before, "before"), (after, failed)):
