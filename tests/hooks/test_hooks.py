@@ -514,6 +514,9 @@ def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> N
     assert (path.read_text(), other.path.exists()) == ("{}", False)
 
 
+TRUSTED = "make,Edit,tool:mine,program:x,user"
+
+
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     desk, home = Desk(folder), {"HOME": str(folder)}
     assert desk.heedful("hook", "install", **home).code == 2  # nobody can answer the question
@@ -521,13 +524,16 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert desk.heedful("hook", "install", "--yes", **home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
-    made = desk.heedful("hook", "install", "--yes", "--trust", "pytest,make", **home)
+    made = desk.heedful("hook", "install", "--yes", "--trust", TRUSTED, **home)
     assert (made.code, "+" in made.err) == (0, True)
     assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
     status = desk.heedful("hook", "status", "--json", **home).json
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
-    assert {(*one.values(),) for one in listed} >= {("program:make", "measured"), ("tool", "tool")}
+    named = {"program:make", "tool:Edit", "tool:mine", "program:x", "user", "tool"}
+    assert {one["source"] for one in listed} == named
+    assert ("tool", "tool") in {(*one.values(),) for one in listed}
+    assert desk.heedful("hook", "install", "--trust", "tool:", **home).code == 2
     assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
     assert desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
     assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]

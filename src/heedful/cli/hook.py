@@ -18,10 +18,14 @@ from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.hooks import follow
+from heedful.lessons.trust import check_statement
 from heedful.loop.policies import policy
 from heedful.redact import redact
 
 hook: Typer = group()
+# The tools of Claude Code that work on this machine; all other names are programs.
+TOOLS = "Bash BashOutput Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write"
+KINDS = dict.fromkeys(TOOLS.split(), "tool")
 Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
@@ -48,7 +52,9 @@ def install(
     user: User = False,
     http: Annotated[str, Option(help="The address of heedful serve, instead of commands.")] = "",
     plugin: Annotated[Path | None, Option(help="Write a plugin into this folder instead.")] = None,
-    trust: Annotated[str, Option(help="Programs whose output is trusted: pytest,make or all")] = "",
+    trust: Annotated[
+        str, Option(help="Whose output is trusted: programs and tools, as pytest,Read; or all")
+    ] = "",
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
@@ -92,8 +98,10 @@ def _states_trust(everywhere: bool) -> bool:
 
 def _state(names: Sequence[str], everywhere: bool) -> None:
     """Record that the user's words and the output of programs are trusted, or that none is."""
-    sources = {"tool" if name == "all" else f"program:{name}": "measured" for name in names}
-    sources = {"tool": "tool"} if [*names] == ["none"] else {**sources, "user": "operator"}
+    sources = dict.fromkeys(map(_source, names), "measured") | {"user": "operator"}
+    sources = {"tool": "tool"} if [*names] == ["none"] else sources
+    for source in sources:
+        check_statement(source, sources[source])
     options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
 
     async def record(memory: Any) -> None:
@@ -104,6 +112,12 @@ def _state(names: Sequence[str], everywhere: bool) -> None:
         process.approve("trust", sources)
     else:
         config.ask(record, new=True)
+
+
+def _source(name: str) -> str:
+    """Return the source that a name means: a source as it is, a tool of the agent, a program."""
+    known = name == "user" or name.startswith(("tool:", "program:"))
+    return name if known else "tool" if name == "all" else f"{KINDS.get(name, 'program')}:{name}"
 
 
 @hook.command("uninstall")
