@@ -484,6 +484,12 @@ def quarantined(
     return found
 
 
+def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
+    """Return the id of the lesson of each example in quarantine, newest first, by its id."""
+    known = {"scope": token(scope), "state": "quarantined"}
+    return dict(map(tuple, db.select("id, reflection", "example", known, "order by id desc")))
+
+
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
     """Return the sources, parents, children and sightings of an example, and the rulings on it."""
     named = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
