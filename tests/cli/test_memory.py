@@ -155,21 +155,13 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
     page = PAGE["source"]
     removed = "3 examples, 3 lessons, 3 sightings"
     listed = session(
-        (
-            "lessons",
-            0,
-            "(held back)",
-            "waits as 2",
-            "!Ignore",
-            "!One line",
-            "Next: heedful quarantine list",
-        ),
+        ("lessons", 0, "(held back)", "!Ignore", "!One line", "Next: heedful quarantine list"),
         ("lessons --json", 0, "!Ignore", "!One line"),
         ("quarantine list", 0, "Made of it.", "Ignore all previous", "quarantine show 3"),
     )
     waits = session(("quarantine list --json", 0)).json["waiting"]
-    known = session(("lessons --json", 0)).json["lessons"]
-    assert {one["id"]: one["waits_as"] for one in known} == {w["of"]: [w["id"]] for w in waits}
+    known = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json["lessons"]
+    assert {one["entry"]: one["id"] for one in known} == {one["id"]: one["of"] for one in waits}
     assert listed.out.index("Made of it.") < listed.out.index("One line only.")
     assert all(char.isprintable() or char == "\n" for char in listed.out)
     shown = session(

@@ -439,24 +439,16 @@ def test_trust_for_all_projects(folder: Path) -> None:
     assert rows(other, "select state from reflection") == [("candidate",)]
 
 
-WRONG = {"[hook]\nsecond = 3": "'seconds'", '[hook]\npolicy = "x"': "x", "[trust]\na = 1": "source"}
-
-
-@pytest.mark.parametrize("toml", WRONG)
-def test_wrong_settings_are_not_approved_and_status_shows_what_holds(
-    toml: str, folder: Path
-) -> None:
-    desk, home = Desk(folder), {"HOME": str(folder.parent)}
-    (folder / "heedful.toml").write_text(toml)
-    for words in (["approve"], ["install", "--yes"]):
-        made = desk.heedful("hook", *words, **home)
-        assert (made.code, WRONG[toml] in made.err) == (2, True)
-    made = desk.heedful("hook", "status", HEEDFUL_HOOK='{"second": 3}', **home)
-    assert (made.code, "the hooks do nothing" in made.err) == (0, True)
-    (folder / "heedful.toml").write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    for word in ("approve", "status"):
-        out = desk.heedful("hook", word, **home).out
-        assert all(one in out for one in ("make it", "heedful.db", "tool is measured"))
+@pytest.mark.parametrize("toml", ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"])
+def test_wrong_settings_are_refused_and_status_shows_what_holds(toml: str, folder: Path) -> None:
+    desk, home, place = Desk(folder), {"HOME": str(folder.parent)}, folder / "heedful.toml"
+    place.write_text(toml)
+    ran = [desk.heedful("hook", *words, **home) for words in (["approve"], ["install", "--yes"])]
+    assert [one.code for one in ran] == [2, 2]
+    assert "do nothing" in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', **home).err
+    place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
+    for told in (desk.heedful("hook", word, **home).out for word in ("approve", "status")):
+        assert all(one in told for one in ("make it", "heedful.db", "tool is measured"))
 
 
 MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
@@ -485,7 +477,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     assert install.own_hooks("", written) == wanted
     assert not install.plan_install(path, wanted)
     install.plan_uninstall(path).apply()
-    assert install.read_text(path) == text
+    assert (install.read_text(path), path.parent.exists()) == (text, text is not None)
     path.parent.mkdir(exist_ok=True)
     path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
     assert "/gone/heedful-hook is gone" in install.installed(path)[1]
@@ -503,7 +495,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
 def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
     path, wanted = folder / "settings.json", install.hooks("heedful-hook")
     path.write_text(text)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="the comma" if "," in text else "."):
         install.plan_install(path, wanted)
     path.write_text("{}")
     change = install.plan_install(path, wanted)
@@ -514,9 +506,6 @@ def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> N
     assert (path.read_text(), other.path.exists()) == ("{}", False)
 
 
-TRUSTED = "make,Edit,tool:mine,program:x,user"
-
-
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     desk, home = Desk(folder), {"HOME": str(folder)}
     assert desk.heedful("hook", "install", **home).code == 2  # nobody can answer the question
@@ -524,15 +513,14 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert desk.heedful("hook", "install", "--yes", **home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
-    made = desk.heedful("hook", "install", "--yes", "--trust", TRUSTED, **home)
+    made = desk.heedful("hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", **home)
     assert (made.code, "+" in made.err) == (0, True)
     assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
     status = desk.heedful("hook", "status", "--json", **home).json
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
-    named = {"program:make", "tool:Edit", "tool:mine", "program:x", "user", "tool"}
-    assert {one["source"] for one in listed} == named
-    assert ("tool", "tool") in {(*one.values(),) for one in listed}
+    assert {one["source"] for one in listed} >= {"tool:mine", "tool:Edit", "user"}
+    assert {(*one.values(),) for one in listed} >= {("program:make", "measured"), ("tool", "tool")}
     assert desk.heedful("hook", "install", "--trust", "tool:", **home).code == 2
     assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
     assert desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0

@@ -24,8 +24,9 @@ from heedful.redact import redact
 
 hook: Typer = group()
 # The tools of Claude Code that work on this machine; all other names are programs.
-TOOLS = "Bash BashOutput Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write"
-KINDS = dict.fromkeys(TOOLS.split(), "tool")
+TOOLS = (
+    "Bash BashOutput Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
+)
 Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
@@ -52,9 +53,7 @@ def install(
     user: User = False,
     http: Annotated[str, Option(help="The address of heedful serve, instead of commands.")] = "",
     plugin: Annotated[Path | None, Option(help="Write a plugin into this folder instead.")] = None,
-    trust: Annotated[
-        str, Option(help="Whose output is trusted: programs and tools, as pytest,Read; or all")
-    ] = "",
+    trust: Annotated[str, Option(help="Whose output is trusted: pytest,make,Read or all")] = "",
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
@@ -117,7 +116,13 @@ def _state(names: Sequence[str], everywhere: bool) -> None:
 def _source(name: str) -> str:
     """Return the source that a name means: a source as it is, a tool of the agent, a program."""
     known = name == "user" or name.startswith(("tool:", "program:"))
-    return name if known else "tool" if name == "all" else f"{KINDS.get(name, 'program')}:{name}"
+    return (
+        name
+        if known
+        else "tool"
+        if name == "all"
+        else f"{'tool' if name in TOOLS else 'program'}:{name}"
+    )
 
 
 @hook.command("uninstall")
@@ -154,10 +159,7 @@ def _rules(found: Mapping[str, Any]) -> list[str]:
 
 @hook.command("status")
 def status() -> int:
-    """Show which settings have hooks of heedful, and what the hooks of this project do.
-
-    If two settings have hooks, each event is answered twice.
-    """
+    """Show which settings have hooks (two answer each event twice), and what the hooks do here."""
     found = {str(one): plans.installed(one) for one in map(plans.settings_path, (False, True))}
     lines = [f"{at}: {', '.join(own) or 'no hooks'}{gone}" for at, (own, gone) in found.items()]
     try:

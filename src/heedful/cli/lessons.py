@@ -26,7 +26,6 @@ from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
-from heedful.store import lessons as lesson_store
 from heedful.store import own_db
 from heedful.traces.signals import error_lines
 
@@ -45,14 +44,7 @@ REMOVED = columns(
 
 def lessons(limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
-
-    async def listed(memory: Memory) -> tuple[list[dict[str, Any]], dict[int, int]]:
-        waits = await memory.store.read(memory.scope, lesson_store.lessons_of_waiting)
-        return [dict(one) for one in await memory.top(limit)], waits
-
-    found, waits = ask(listed)
-    for one in found:
-        one["waits_as"] = [entry for entry, lesson in waits.items() if lesson == one["id"]]
+    found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
     text = output.page("lessons", found=found) if found else f"no lesson in {settings.where()}"
     return answer({"lessons": found}, text, then)

@@ -58,12 +58,8 @@ RULINGS = columns("done to by why at", done="action", to=_subject)
 @quarantine.command("list")
 def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
-
-    async def listed(memory: Memory) -> tuple[Sequence[Any], dict[int, int]]:
-        found = await memory.store.read(memory.scope, lessons.lessons_of_waiting)
-        return await memory.quarantine.waiting(limit), found
-
-    waiting, of = ask(listed)
+    of = ask(lambda memory: memory.store.read(memory.scope, lessons.lessons_of_waiting))
+    waiting = ask(lambda memory: memory.quarantine.waiting(limit))
     rows = [{**asdict(one), "of": of.get(one.id, 0)} for one in waiting]
     for row in rows:
         del row["provenance"]  # only `show` prints it

@@ -199,8 +199,7 @@ def announce(
 
     Each is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`. A lesson is
     withheld with the probability `share`, in the whole session or not at all. Nothing is withheld
-    from the first sessions of a scope. What only this session taught fits no moment of it, unless
-    an operator said or released it.
+    from the first sessions of a scope, and nothing shown that it alone taught, without an operator.
     """
     shown, seed = set[int](), f"{scope.tenant}\0{scope.project}"
     own = storable(f"episode:{session}"[:200]), 1
