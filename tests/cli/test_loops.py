@@ -100,6 +100,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
     )
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     ran(("ask last", 3, "no run of a pipeline 'last' in project 'other' of heedful.db"))
+    ran(("why last", 3, "project 'other' of heedful.db, which has no loop yet"))
 
 
 def test_ask(ran):

@@ -159,6 +159,9 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
         ("lessons --json", 0, "!Ignore", "!One line"),
         ("quarantine list", 0, "Made of it.", "Ignore all previous", "quarantine show 3"),
     )
+    waits = session(("quarantine list --json", 0)).json["waiting"]
+    known = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json["lessons"]
+    assert {one["entry"]: one["id"] for one in known} == {one["id"]: one["of"] for one in waits}
     assert listed.out.index("Made of it.") < listed.out.index("One line only.")
     assert all(char.isprintable() or char == "\n" for char in listed.out)
     shown = session(

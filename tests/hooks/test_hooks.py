@@ -70,6 +70,8 @@ async def works(memory: Memory, session: str, agent: str = "claude-code") -> Non
 async def test_a_known_failure_is_told_and_denied_only_if_asked(agent: str, memory: Memory) -> None:
     assert await fails(memory, "first", agent) == ["null", "null"]
     await works(memory, "first", agent)
+    assert await fails(memory, "first", agent, tool_use_id="t9") == ["null", "null"]  # its own
+    assert await memory.store.read(memory.scope, exposures.opportunities, "first") == []
     before, after = await fails(memory, "second", agent)
     failed = "failed" if AGENTS[agent].event_of("failed") else "after"
     for text, kind in ((before, "before"), (after, failed)):
@@ -287,8 +289,8 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
         ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
         ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
         ("Stop", b"{}", "", {}, "session_id"),
-        ("Stop", b'{"session_id": "a"}', '[hook]\nstop = "make test"', {}, "hook.stop"),
-        ("Stop", b'{"session_id": "a"}', "[hook]\nwhatever = 1", {}, "whatever"),
+        ("Stop", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"stop": "make"}'}, "hook.stop"),
+        ("SessionStart", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"deny": 1}'}, "hook.deny"),
         ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
         ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
         ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
@@ -299,10 +301,12 @@ def test_what_goes_wrong_is_a_line_in_the_log(
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
     approve(folder)
-    assert send(folder, name, data, **env) == (0, "", "")
-    assert len(log(folder)) == 1
+    code, out, err = send(folder, name, data, **env)
+    assert (code, err, len(log(folder))) == (0, "", 1)
+    told = name in ("Stop", "SessionStart")  # the user hears that nothing guards the turn
+    assert (bool(out), not told or why in json.loads(out)["systemMessage"]) == (told, True)
     code, out, err = send(folder, name, data, "--strict", **env)
-    assert (code, out, "Traceback" in err) == (0, "", False)
+    assert (code, bool(out), "Traceback" in err) == (0, told, False)
     assert why in err
     assert send(folder, name, data, "two", "words")[:2] == (1, "")  # 2 would block the agent
 
@@ -399,7 +403,8 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
         code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
         assert (code, err) == (0, "")
         assert ("block" in out) == (folder / "ran").exists()
-        return bool(out)
+        assert ("toml changed and is ignored until" in out) != ("block" in out)
+        return "block" in out
 
     (folder / "heedful.toml").write_text(toml)
     (folder / "heedful.db").touch()
@@ -413,6 +418,10 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     assert stops("p2")
     (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
     assert not stops("p3")
+    (folder / "heedful.toml").unlink()
+    assert not stops("p4")
+    out = send(folder, "SessionStart", call(folder))[1]
+    assert "approve" in json.loads(out)["systemMessage"]
     assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
     private = [folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")]
     assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
@@ -428,6 +437,18 @@ def test_trust_for_all_projects(folder: Path) -> None:
     assert send(other, "PostToolUseFailure", data) == (0, "", "")
     await_learning(other)
     assert rows(other, "select state from reflection") == [("candidate",)]
+
+
+@pytest.mark.parametrize("toml", ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"])
+def test_wrong_settings_are_refused_and_status_shows_what_holds(toml: str, folder: Path) -> None:
+    desk, home, place = Desk(folder), {"HOME": str(folder.parent)}, folder / "heedful.toml"
+    place.write_text(toml)
+    ran = [desk.heedful("hook", *words, **home) for words in (["approve"], ["install", "--yes"])]
+    assert [one.code for one in ran] == [2, 2]
+    assert "do nothing" in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', **home).err
+    place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
+    for told in (desk.heedful("hook", word, **home).out for word in ("approve", "status")):
+        assert all(one in told for one in ("make it", "heedful.db", "tool is measured"))
 
 
 MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
@@ -456,7 +477,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     assert install.own_hooks("", written) == wanted
     assert not install.plan_install(path, wanted)
     install.plan_uninstall(path).apply()
-    assert install.read_text(path) == text
+    assert (install.read_text(path), path.parent.exists()) == (text, text is not None)
     path.parent.mkdir(exist_ok=True)
     path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
     assert "/gone/heedful-hook is gone" in install.installed(path)[1]
@@ -474,7 +495,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
 def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
     path, wanted = folder / "settings.json", install.hooks("heedful-hook")
     path.write_text(text)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="the comma" if "," in text else "."):
         install.plan_install(path, wanted)
     path.write_text("{}")
     change = install.plan_install(path, wanted)
@@ -492,13 +513,15 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert desk.heedful("hook", "install", "--yes", **home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
-    made = desk.heedful("hook", "install", "--yes", "--trust", "pytest,make", **home)
+    made = desk.heedful("hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", **home)
     assert (made.code, "+" in made.err) == (0, True)
     assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
     status = desk.heedful("hook", "status", "--json", **home).json
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
+    assert {one["source"] for one in listed} >= {"tool:mine", "tool:Edit", "user"}
     assert {(*one.values(),) for one in listed} >= {("program:make", "measured"), ("tool", "tool")}
+    assert desk.heedful("hook", "install", "--trust", "tool:", **home).code == 2
     assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
     assert desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
     assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]

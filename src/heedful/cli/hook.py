@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from getpass import getuser
 from pathlib import Path
@@ -17,8 +17,16 @@ from heedful.cli.app import group
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
+from heedful.integrations.hooks import follow
+from heedful.lessons.trust import check_statement
+from heedful.loop.policies import policy
+from heedful.redact import redact
 
 hook: Typer = group()
+# The tools of Claude Code that work on this machine; all other names are programs.
+TOOLS = (
+    "Bash BashOutput Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
+)
 Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
@@ -45,7 +53,7 @@ def install(
     user: User = False,
     http: Annotated[str, Option(help="The address of heedful serve, instead of commands.")] = "",
     plugin: Annotated[Path | None, Option(help="Write a plugin into this folder instead.")] = None,
-    trust: Annotated[str, Option(help="Programs whose output is trusted: pytest,make or all")] = "",
+    trust: Annotated[str, Option(help="Whose output is trusted: pytest,make,Read or all")] = "",
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
@@ -55,7 +63,7 @@ def install(
     if agent != plans.AGENT:
         raise UsageError(f"heedful writes no settings of {agent}; docs/coding-agents.md shows them")
     everywhere = user or plugin is not None
-    files = {} if everywhere else process.read_settings(Path.cwd())["ignored"]
+    files = {} if everywhere else _checked()["ignored"]
     wanted = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
         changes = [plans.plan_install(plans.settings_path(user), wanted)]
@@ -89,8 +97,10 @@ def _states_trust(everywhere: bool) -> bool:
 
 def _state(names: Sequence[str], everywhere: bool) -> None:
     """Record that the user's words and the output of programs are trusted, or that none is."""
-    sources = {"tool" if name == "all" else f"program:{name}": "measured" for name in names}
-    sources = {"tool": "tool"} if [*names] == ["none"] else {**sources, "user": "operator"}
+    sources = dict.fromkeys(map(_source, names), "measured") | {"user": "operator"}
+    sources = {"tool": "tool"} if [*names] == ["none"] else sources
+    for source in sources:
+        check_statement(source, sources[source])
     options: Any = {"by": getuser(), "why": "answered heedful hook install", "waiting": True}
 
     async def record(memory: Any) -> None:
@@ -101,6 +111,18 @@ def _state(names: Sequence[str], everywhere: bool) -> None:
         process.approve("trust", sources)
     else:
         config.ask(record, new=True)
+
+
+def _source(name: str) -> str:
+    """Return the source that a name means: a source as it is, a tool of the agent, a program."""
+    known = name == "user" or name.startswith(("tool:", "program:"))
+    return (
+        name
+        if known
+        else "tool"
+        if name == "all"
+        else f"{'tool' if name in TOOLS else 'program'}:{name}"
+    )
 
 
 @hook.command("uninstall")
@@ -114,17 +136,39 @@ def uninstall(agent: Agent = plans.AGENT, user: User = False, yes: Yes = False) 
 @hook.command("approve")
 def approve() -> int:
     """Let hooks follow the settings files and use the databases of this project as they are now."""
-    process.approve("files", files := process.read_settings(Path.cwd())["ignored"])
-    return output.answer({"approved": list(files)}, *files or ["there is nothing to approve"])
+    found = _checked()
+    process.approve("files", files := found["ignored"])
+    lines = [*files, *_rules(found)] if files else ["there is nothing to approve"]
+    return output.answer({"approved": list(files)}, *lines)
+
+
+def _checked() -> dict[str, Any]:
+    """Return the settings of this project with what waits for approval. Raises UsageError."""
+    found = process.read_settings(Path.cwd(), every=True)
+    policy(follow(found, ":memory:")[0].policy)
+    return found
+
+
+def _rules(found: Mapping[str, Any]) -> list[str]:
+    """Return what hooks do with settings: the commands that they run, the database, the trust."""
+    runs = "; ".join(follow(found, ":memory:")[0].stop) or "nothing"
+    trust = ", ".join(f"{source} is {level}" for source, level in sorted(found["trust"].items()))
+    told = {"each stop runs": runs, "database": found["db"], "trust": trust or "nobody"}
+    return [f"{what}: {redact(text)}" for what, text in told.items()]
 
 
 @hook.command("status")
 def status() -> int:
-    """Show which settings have hooks of heedful; if two have, each event is answered twice."""
+    """Show which settings have hooks (two answer each event twice), and what the hooks do here."""
     found = {str(one): plans.installed(one) for one in map(plans.settings_path, (False, True))}
-    for file in process.read_settings(Path.cwd())["ignored"]:
-        output.say(f"{file} is ignored: read it, then run heedful hook approve")
     lines = [f"{at}: {', '.join(own) or 'no hooks'}{gone}" for at, (own, gone) in found.items()]
+    try:
+        followed = process.read_settings(Path.cwd())
+        for file in followed["ignored"]:
+            output.say(f"{file} is ignored: read it, then run heedful hook approve")
+        lines += _rules(followed)
+    except UsageError as error:
+        output.say(f"the hooks do nothing: {error}")
     return output.answer({at: own for at, (own, _) in found.items()}, *lines)
 
 

@@ -41,6 +41,8 @@ def why(
 
     async def read(memory: Memory) -> Report | StoredLoop:
         newest, _ = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
+        if loop == "last" and not newest:
+            raise NotFound("loop", loop, f"{settings.where()}, which has no loop yet")
         stored = await loop_of(memory, newest[0].id if newest else loop)
         if stored.head.stage is not None and newest:
             stored = await loop_of(memory, stored.head.stage.run)

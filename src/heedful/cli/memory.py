@@ -42,7 +42,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
 
 
 quarantine: Typer = group()
-WAITING = columns("lesson source id trust seen since", since="at")
+WAITING = columns("lesson source id of_lesson trust seen since", since="at", of_lesson="of")
 
 
 def _subject(ruling: Mapping[str, Any]) -> str:
@@ -58,7 +58,9 @@ RULINGS = columns("done to by why at", done="action", to=_subject)
 @quarantine.command("list")
 def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
-    rows = [asdict(one) for one in ask(lambda memory: memory.quarantine.waiting(limit))]
+    of = ask(lambda memory: memory.store.read(memory.scope, lessons.lessons_of_waiting))
+    waiting = ask(lambda memory: memory.quarantine.waiting(limit))
+    rows = [{**asdict(one), "of": of.get(one.id, 0)} for one in waiting]
     for row in rows:
         del row["provenance"]  # only `show` prints it
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""

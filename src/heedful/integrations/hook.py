@@ -16,10 +16,11 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
-from heedful.errors import HeedfulError, UsageError, check_options
+from heedful.errors import HeedfulError, UsageError
 from heedful.redact import redact
 from heedful.store import DATABASE, own_db, prepare, read_table, repository
 
@@ -32,7 +33,9 @@ LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
 READ |= {"trust": json.loads, "hook": json.loads}
+TABLES = {"pyproject.toml": ("tool", "heedful"), "heedful.toml": ()}
 APPROVED = "approved.json"  # beside the user's own database: which files of projects are followed
+TELLS = ("SessionStart", "Stop")  # of Claude Code: the user hears that settings are not followed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # the edge to the agent, which must not fail by us
         said = " ".join(redact(str(error)).split()) if isinstance(error, HeedfulError) else ""
         _log(f"{words[0]}: {type(error).__name__}: {said}".rstrip(": "))
+        if words[0] in TELLS and (agent or "claude-code") == "claude-code" and said:
+            print(json.dumps({"systemMessage": f"heedful: this hook did nothing: {said}"}))
         if strict:
             print(f"heedful-hook: {said or repr(error)}", file=sys.stderr)
     return 0
@@ -93,21 +98,13 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     import asyncio
 
     from heedful.integrations import hooks
-    from heedful.integrations.host import Host
-    from heedful.lessons.lesson import Scope
-    from heedful.memory.memory import Memory
 
     handler = logging.Handler(logging.WARNING)  # a line for each warning, without a traceback
     handler.emit = lambda record: _log(  # type: ignore[method-assign]
         f"{event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": ")
     )
     logging.getLogger("heedful").addHandler(handler)
-    check_options("[hook]", found["hook"], list(hooks.HookSettings.__dataclass_fields__))
-    rules = hooks.HookSettings(**found["hook"])
-    # Words only: to load an embedder takes longer than a hook may.
-    scope = Scope(found["tenant"], found["project"])
-    memory = Memory(prepare(found["db"]), scope, holdout=found["holdout"], trust=found["trust"])
-    host = Host(memory=memory, strict=strict)
+    rules, host = hooks.follow(found, prepare(found["db"]), strict)
     if work or event in {one.event_of("stop") for one in hooks.AGENTS.values()}:
         with suppress(AttributeError):  # not on Windows
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -116,8 +113,15 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
         asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
         return
     made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
-    if made.answer is not None:
-        print(json.dumps(made.answer), flush=True)
+    answer, tells = made.answer, agent == "claude-code" and event in TELLS
+    changed = set(found["ignored"]) & set(approvals()["files"])
+    # A stop tells only of what the gate has lost, not of what it never had.
+    if tells and (names := sorted(changed if event == "Stop" else found["ignored"])):
+        what = f"{', '.join(names)} {'changed and ' * bool(changed)}is ignored until"
+        notes = [(answer or {}).get("systemMessage"), f"heedful: {what} heedful hook approve"]
+        answer = {**(answer or {}), "systemMessage": "\n".join(filter(None, notes))}
+    if answer is not None:
+        print(json.dumps(answer), flush=True)
     if made.work:
         detach(made.work, made.session, folder)
 
@@ -148,24 +152,24 @@ def _folder(data: Mapping[str, Any]) -> Path:
     return Path.cwd()
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     """Return the settings of hooks in a folder, else in its repository. Raises UsageError.
 
     `db` is the database: the stated one, or that of the folder, the repository or the user.
-    `ignored` are the files that the user has not approved, with what `approve` takes for them.
+    `ignored` are the files that the user has not approved, with what `approve` takes for them;
+    `every` file counts as if approved. A file that was approved and is gone is a changed one.
     """
     folder, known = folder.resolve(), approvals()
     root, ignored = repository(folder) or folder, dict[str, str]()
     found: dict[str, Any] = {"tenant": "default", "project": "default", "holdout": 0.1, "db": ""}
     found |= {"trust": {}, "hook": {}, "ignored": ignored}
-    for place in dict.fromkeys((root, folder)):
-        for file, keys in (("pyproject.toml", ("tool", "heedful")), ("heedful.toml", ())):
-            stated = read_table(place / file, *keys)
-            digest = hashlib.sha256(json.dumps(stated, default=str).encode()).hexdigest()
-            if stated and known["files"].get(str(place / file)) != digest:
-                ignored[str(place / file)] = digest
-                continue
-            found |= {name: value for name, value in stated.items() if name in READ}
+    for place, file in product(dict.fromkeys((root, folder)), TABLES):
+        stated, name = read_table(place / file, *TABLES[file]), str(place / file)
+        digest = hashlib.sha256(json.dumps(stated, default=str).encode()).hexdigest()
+        if known["files"].get(name, "" if stated else digest) != digest:
+            ignored[name] = digest
+        if every or name not in ignored:
+            found |= {key: value for key, value in stated.items() if key in READ}
             found["db"] = _at(place, found["db"])
     for name, make in READ.items():
         if value := os.environ.get(f"HEEDFUL_{name.upper()}"):

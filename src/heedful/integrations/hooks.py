@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from heedful.errors import InvalidInput, UnknownName
+from heedful.errors import InvalidInput, UnknownName, check_options
 from heedful.integrations.host import ROOM, Advice, Host, HostRun
 from heedful.lessons.action import action
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
 from heedful.traces.episode import Event, Limits, json_data
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    import subprocess
-
     from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
@@ -63,10 +63,6 @@ def _refused(event: str, text: str) -> Answer:
     return {"hookSpecificOutput": {"hookEventName": event, **denial}}
 
 
-def _decided(word: str) -> Callable[[str, str], Answer]:
-    return lambda event, text: {"decision": word, "reason": text}
-
-
 def _named(name: str, **more: str) -> Callable[[str, str], Answer]:
     return lambda event, text: {**more, name: text}
 
@@ -85,7 +81,7 @@ class Agent:
     fields: Mapping[str, str] = field(default_factory=dict)
     context: Callable[[str, str], Answer] = _nested
     deny: Callable[[str, str], Answer] = _refused
-    block: Callable[[str, str], Answer] = _decided("block")
+    block: Callable[[str, str], Answer] = _named("reason", decision="block")
 
     def event_of(self, kind: Kind) -> str:
         """Return its name of one of our events, "" if it has none."""
@@ -98,20 +94,15 @@ def _events(names: str) -> Mapping[str, Kind]:
     return {name: kind for name, kind in named if name != "-"}
 
 
-_CLAUDE = _events(
-    "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure Stop SessionEnd"
-)
+_CALLS = "PreToolUse PostToolUse PostToolUseFailure"
+_CLAUDE = _events(f"SessionStart UserPromptSubmit {_CALLS} Stop SessionEnd")
 _CODEX = _events("SessionStart UserPromptSubmit PreToolUse PostToolUse - Stop SessionEnd")
 _GEMINI = _events("SessionStart BeforeAgent BeforeTool AfterTool - AfterAgent SessionEnd")
-_CURSOR = _events(
-    "sessionStart beforeSubmitPrompt preToolUse postToolUse postToolUseFailure stop sessionEnd"
-)
-_CURSOR_FIELDS = {
-    "session_id": "conversation_id",
-    "prompt_id": "generation_id",
-    "tool_response": "tool_output",
-    "error": "error_message",
-}
+_CALLS = _CALLS.replace("P", "p")
+_CURSOR = _events(f"sessionStart beforeSubmitPrompt {_CALLS} stop sessionEnd")
+_DENIED = _named("reason", decision="deny")
+_CURSOR_FIELDS = {"session_id": "conversation_id", "prompt_id": "generation_id"}
+_CURSOR_FIELDS |= {"tool_response": "tool_output", "error": "error_message"}
 _TAKES = frozenset({"start", "prompt", "before", "after", "failed"})
 AGENTS: dict[str, Agent] = {
     "claude-code": Agent(_CLAUDE, _TAKES),
@@ -125,10 +116,7 @@ AGENTS: dict[str, Agent] = {
         block=_named("followup_message"),
     ),
     "gemini-cli": Agent(
-        _GEMINI,
-        frozenset({"start", "prompt", "after"}),
-        deny=_decided("deny"),
-        block=_decided("deny"),
+        _GEMINI, frozenset({"start", "prompt", "after"}), deny=_DENIED, block=_DENIED
     ),
     # A plugin of a few lines calls the hook process and places its answers.
     "opencode": Agent(_CLAUDE, frozenset({"prompt", "after"})),
@@ -153,8 +141,19 @@ class HookSettings:
         if isinstance(self.stop, str) or not all(isinstance(one, str) for one in self.stop):
             raise InvalidInput("hook.stop", self.stop, 'a list of commands, as ["make test"]')
         object.__setattr__(self, "stop", tuple(self.stop))
+        if type(self.deny) is not bool:
+            raise InvalidInput("hook.deny", self.deny, "true or false")
         if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
             raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
+
+
+def follow(found: Mapping[str, Any], db: str, strict: bool = False) -> tuple[HookSettings, Host]:
+    """Return the rules and the host that the settings of hooks state. Raises UsageError."""
+    check_options("[hook]", found["hook"], list(HookSettings.__dataclass_fields__))
+    stated = {name: found[name] for name in ("holdout", "trust")}
+    # Words only: to load an embedder takes longer than a hook may.
+    memory = Memory(db, Scope(found["tenant"], found["project"]), **stated)
+    return HookSettings(**found["hook"]), Host(memory=memory, strict=strict)
 
 
 @dataclass(frozen=True)
@@ -207,17 +206,12 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            _end(process)
+            if process.poll() is None:  # time is up, or the hook was cancelled
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         size = printed.seek(0, os.SEEK_END)
         printed.seek(max(0, size - TAIL))
         return code, printed.read().decode("utf-8", "replace")
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Kill a command that still runs, with all its processes."""
-    if process.poll() is None:  # time is up, or the hook was cancelled
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 async def reply(

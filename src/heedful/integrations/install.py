@@ -79,6 +79,8 @@ class Change:
         try:
             if self.after is None:
                 place.unlink()
+                with suppress(OSError):  # it holds other files
+                    place.parent.rmdir()
                 return
             place.parent.mkdir(parents=True, exist_ok=True)
             if self.before is not None:
@@ -355,7 +357,10 @@ def parse(path: str, text: str) -> Node:
         if not isinstance(json.loads(plain), dict):
             _fail(path, text, 0, "it must be one object")
     except (ValueError, RecursionError) as error:
-        _fail(path, text, getattr(error, "pos", 0), f"it is not JSON: {error}")
+        at = getattr(error, "pos", 0)
+        comma = re.match(r",\s*[\]}]", plain[plain.rfind(",", 0, at + 1) :])
+        why = "remove the comma before the closing bracket" if comma else error
+        _fail(path, text, at, f"it is not JSON: {why}")
     start = len(plain) - len(plain.lstrip())
     return Node(plain, start, start, len(plain.rstrip()))
 

@@ -199,12 +199,16 @@ def announce(
 
     Each is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`. A lesson is
     withheld with the probability `share`, in the whole session or not at all. Nothing is withheld
-    from the first sessions of a scope.
+    from the first sessions of a scope, and nothing shown that it alone taught, without an operator.
     """
     shown, seed = set[int](), f"{scope.tenant}\0{scope.project}"
+    own = storable(f"episode:{session}"[:200]), 1
     share = share if lessons and past(db, scope, "").ended >= FIRST else 0.0
     for id in lessons:
-        for row in db.select("kind, signature", "reflection", {**key_of(scope), "id": id}):
+        columns = "kind, signature, source, seen, trust"
+        for row in db.select(columns, "reflection", {**key_of(scope), "id": id}):
+            if (row["source"], row["seen"]) == own and row["trust"] != "operator":
+                continue
             name, digest = f"{row['kind']}/{row['signature']}", row["signature"]
             loop = f"{storable(session)}/{digest[:DIGEST]}"
             known = shown_to(db, scope, loop)

@@ -331,8 +331,10 @@ def name_of(row: Row) -> str:
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return up to `limit` lessons as plain data, the most often seen first."""
-    return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
+    """Return up to `limit` lessons, most often seen first; a text that waits has an `entry`."""
+    found = db.all("top_reflections", scope, limit=limit)
+    waits = (row["author"] if row["state"] == "quarantined" else None for row in found)
+    return [{**plain(row), "entry": entry or 0} for row, entry in zip(found, waits, strict=True)]
 
 
 def count(db: Db, scope: Scope) -> int:
@@ -482,6 +484,12 @@ def quarantined(
         origin = trusts.Provenance()
         found.append(from_row(QuarantinedLesson, row, example=known, provenance=origin))
     return found
+
+
+def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
+    """Return the id of the lesson of each example in quarantine, newest first, by its id."""
+    known = {"scope": token(scope), "state": "quarantined"}
+    return dict(map(tuple, db.select("id, reflection", "example", known, "order by id desc")))
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
