@@ -195,6 +195,34 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     assert "elsewhere" in choices[1].why
 
 
+PUSH = "git push origin main"
+PUSHED = step("Bash", f"git pull --rebase && {PUSH}", "ok")
+REFUSED = step("Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to push", failed=True)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("No, never push to main. Always make a branch first.", True),
+        ("Never push to main.", True),
+        ("Don't push to main, make a branch.", True),
+        ("No, do not push to main!", True),
+        ("Never rebase.", False),
+        ("That is not the main problem.", None),
+        ("I don't push to main much.", None),
+        ("Why don't you push to main?", None),
+    ],
+)
+async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(said, found, memory):
+    await heedful.learn_session(session(REFUSED, PUSHED), memory=memory)  # it went on later
+    made = await heedful.learn_session(session(REFUSED, PUSHED, said=said), memory=memory)
+    assert made.corrections == (() if found is None else (said,))
+    told = (await memory.before("Bash", {"command": PUSH})).failures
+    assert told
+    assert any(one.fix for one in told) is (found is None)
+
+
 async def test_only_an_episode_is_learnt():
     given: Any = "text"
     with pytest.raises(InvalidInput):
