@@ -40,6 +40,9 @@ FAILED = step("Bash", "npm test", MISSING, failed=True)
 OTHER = step("Bash", "pnpm test", "12 passed")
 BROKEN = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True)
 PASSED = step("Bash", "pytest -q", "1 passed")
+COUNTED = """E   AssertionError: assert 10 == 9\n\nt.py:4: AssertionError
+FAILED t.py::f - AssertionError: assert 10 == 9\n1 failed, 1 passed in 0.03s
+make: *** [Makefile:2: test] Error 1"""
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
 
@@ -76,6 +79,12 @@ def memory(store):
             [step("Bash", "npm test", f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:", failed=True),
              step("Bash", "pip install a", "ERROR: no version\nERROR: no match", failed=True)],
             ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
+        ),
+        (
+            [step("Bash", "make test", COUNTED, failed=True),
+             step("Bash", "make a", "make: *** [Makefile:2: a] Error 1", failed=True)],
+            ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [Makefile:2: a] Error 1"],
+            [], 0, False,
         ),
         (
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],

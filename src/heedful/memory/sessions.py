@@ -55,6 +55,11 @@ _CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
 _NAMED = re.compile(r"\w+")
 _ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
+# Lines that only count failures, name the place of one, or say that what a runner ran has failed.
+_ECHO = re.compile(
+    r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
+    r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in |\S+:\d+: \w+(?:Error|Exception|Failed)$"
+)
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 _PART = re.compile(r"[a-z0-9]{2,}")  # of a word
@@ -202,7 +207,11 @@ class _Session:
         labelled = groupby(bare, lambda line: (_ERROR.match(line) or [line])[0])
         parts = [{*part} for _, part in labelled]
         less = {line for part in parts for line in [one for one in lines if one in part][1:]}
-        return [redact(line) for line in lines[:LINES] if line not in less]
+        found = [line for line in lines[:LINES] if line not in less]
+        # A line that another one quotes, and a count or an echo beside it, name no other error.
+        kept = [one for one in found if not _ECHO.match(one)] or found[:1]
+        twice = {a for a in kept for b in kept if b.endswith(f" - {a}")}
+        return [redact(line) for line in kept if line not in twice]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
