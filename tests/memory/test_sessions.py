@@ -40,6 +40,9 @@ FAILED = step("Bash", "npm test", MISSING, failed=True)
 OTHER = step("Bash", "pnpm test", "12 passed")
 BROKEN = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True)
 PASSED = step("Bash", "pytest -q", "1 passed")
+COUNTED = """E   AssertionError: assert 10 == 9\n\nt.py:4: AssertionError
+FAILED t.py::f - AssertionError: assert 10 == 9\n1 failed, 1 passed in 0.03s
+make: *** [Makefile:2: test] Error 1"""
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
 
@@ -76,6 +79,12 @@ def memory(store):
             [step("Bash", "npm test", f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:", failed=True),
              step("Bash", "pip install a", "ERROR: no version\nERROR: no match", failed=True)],
             ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
+        ),
+        (
+            [step("Bash", "make test", COUNTED, failed=True),
+             step("Bash", "make a", "make: *** [Makefile:2: a] Error 1", failed=True)],
+            ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [Makefile:2: a] Error 1"],
+            [], 0, False,
         ),
         (
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
@@ -193,6 +202,34 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     assert {one.reflection for one in found} == {one.lesson for one in choices}
     assert [one.outcome for one in choices] == ["told", "missed"]
     assert "elsewhere" in choices[1].why
+
+
+PUSH = "git push origin main"
+PUSHED = step("Bash", f"git pull --rebase && {PUSH}", "ok")
+REFUSED = step("Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to push", failed=True)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("No, never push to main. Always make a branch first.", True),
+        ("Never push to main.", True),
+        ("Don't push to main, make a branch.", True),
+        ("No, do not push to main!", True),
+        ("Never rebase.", False),
+        ("That is not the main problem.", None),
+        ("I don't push to main much.", None),
+        ("Why don't you push to main?", None),
+    ],
+)
+async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(said, found, memory):
+    await heedful.learn_session(session(REFUSED, PUSHED), memory=memory)  # it went on later
+    made = await heedful.learn_session(session(REFUSED, PUSHED, said=said), memory=memory)
+    assert made.corrections == (() if found is None else (said,))
+    told = (await memory.before("Bash", {"command": PUSH})).failures
+    assert told
+    assert any(one.fix for one in told) is (found is None)
 
 
 async def test_only_an_episode_is_learnt():

@@ -198,7 +198,7 @@ def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozen
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m pytest -q 2>&1"))
     ['network', 'program:curl', 'program:python']
     """
-    bare = _DATA.sub(" _ ", command)
+    bare = without_data(command)
     fetches = (
         _FETCHING.search(command if _INNER.search(bare) else bare)
         or _ADDRESS.search(bare)
@@ -211,10 +211,15 @@ def sources_of(tool: str, command: str, arguments: Iterable[str] = ()) -> frozen
     return frozenset([*named, NETWORK] if fetches else named)
 
 
+def without_data(command: str) -> str:
+    """Return a shell's command without its here-documents and quoted texts."""
+    return _DATA.sub(" _ ", command)
+
+
 def programs(command: str) -> list[str]:
     """Return the names of the programs that a shell's command runs, in their order."""
     found = dict[str, None]()
-    for step in _SEPARATOR.split(_REDIRECTED.sub(" ", _DATA.sub(" _ ", command))):
+    for step in _SEPARATOR.split(_REDIRECTED.sub(" ", without_data(command))):
         words = (word.strip('"$') for word in step.split())
         name = next((w for w in words if w and w not in _BEFORE and not _SET.match(w)), "")
         if name and name not in _SILENT:

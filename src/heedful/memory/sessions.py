@@ -38,12 +38,15 @@ LINES = 5  # errors of one failed call
 # The importance of a failure that edits put right, which may be the work itself, until it comes
 # back in another session; and of other failures. Prompts show lessons from 0.6 on.
 WORK, KNOWN = 0.5, 0.7
-# A clause of the user that names a word of the agent's last commands right after a negation.
+# A clause of the user with the names of programs and options right after a negation, or with any
+# words of the agent's last actions right after an order.
 LONGEST_CORRECTION = 300
 _FORBIDDEN = re.compile(
-    r"\b(?:not|never|no|don['’]t|instead of)(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)",
-    re.IGNORECASE,
+    r"(?:(?P<order>(?<!\bi )(?<!\bthey )\bnever|(?:^|[.!?;:\n]\s*|\b(?:no|please|and|we|you),? )"
+    r"(?:stop|(?:do|must|should)(?: not|n['’]t)))|\b(?:not|no|never|don['’]t|instead of))"
+    r"(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)"
 )
+_COMMON = frozenset("a all an and as at be by do for from if in is it on or that the to".split())
 _OPTION = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 _NAME = re.compile(r"[\w@-][\w@./-]*\w")
 # In an edit as text: the names of its files, and the lines that it adds and removes.
@@ -52,6 +55,11 @@ _CHANGED = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH = re.compile(rf'"(?:{"|".join(PATHS)})":')
 _NAMED = re.compile(r"\w+")
 _ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
+# Lines that only count failures, name the place of one, or say that what a runner ran has failed.
+_ECHO = re.compile(
+    r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
+    r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in |\S+:\d+: \w+(?:Error|Exception|Failed)$"
+)
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 _PART = re.compile(r"[a-z0-9]{2,}")  # of a word
@@ -143,13 +151,13 @@ class _Session:
         bad = {n: event for n, event in results.items() if trace.call_failed(run, n)}
         self.failed = [n for n, event in bad.items() if not marked or failure(event)]
         self.said = {n: run.failure[n] or run.failure[run.result[n] or n] for n in self.failed}
-        self.good = [n for n in self.steps if n not in bad]
+        self.banned = banned = self._bans()
+        self.good = [n for n in self.steps if n not in bad and n not in banned]
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
         self.calls = {n: call_text(self.events[n]) for n in self.steps}
         self.texts = {n: f"{self.events[n].tool} `{text}`" for n, text in self.calls.items()}
         self._words: list[list[str]] = []  # of the agent, in each mistake
         self.mistakes = tuple(self._mistakes())
-        self.corrections = tuple(self._corrections())
         self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
 
     def lessons(self, stated: Mapping[str, Trust], also: Set[str]) -> list[Reflection]:
@@ -169,6 +177,7 @@ class _Session:
                 "state": trusts.initial_state(trust),
                 "importance": weight,
             }
+            about["meta"] = {"forbidden": True} if self.banned else {}
             about |= {"source": f"episode:{session}"[:200], "sources": tuple(sorted(sources))}
             one = Reflection("reflection", mark, "", text, error, **about)
             made.setdefault(mark.digest, one)
@@ -198,7 +207,11 @@ class _Session:
         labelled = groupby(bare, lambda line: (_ERROR.match(line) or [line])[0])
         parts = [{*part} for _, part in labelled]
         less = {line for part in parts for line in [one for one in lines if one in part][1:]}
-        return [redact(line) for line in lines[:LINES] if line not in less]
+        found = [line for line in lines[:LINES] if line not in less]
+        # A line that another one quotes, and a count or an echo beside it, name no other error.
+        kept = [one for one in found if not _ECHO.match(one)] or found[:1]
+        twice = {a for a in kept for b in kept if b.endswith(f" - {a}")}
+        return [redact(line) for line in kept if line not in twice]
 
     def _mistakes(self) -> Iterator[Mistake]:
         known = set[str]()
@@ -281,19 +294,37 @@ class _Session:
         tools = {(self.events[n].tool, self.events[n].agent) for n in (at, other)}
         return trace.likeness(self.calls[at], self.calls[other]) if len(tools) == 1 else 0.0
 
-    def _corrections(self) -> Iterator[str]:
-        """Yield the messages in which the user forbids what the agent just did."""
-        did = set[str]()
-        for event in self.events:
+    def _bans(self) -> set[int]:
+        """Return the steps that the user then forbade, and keep the messages as `corrections`."""
+        banned, since, said = set[int](), list[int](), list[str]()
+        for at, event in enumerate(self.events):
             if event.type == "tool_call":
-                command = command_of(trace.given_to(event)).lower()
-                did |= {*trusts.programs(command), *_OPTION.findall(command)}
+                since.append(at)
             elif event.type == "user_message":
-                said = redact(event.content.strip())
-                found = _FORBIDDEN.finditer(said.lower()) if len(said) <= LONGEST_CORRECTION else ()
-                if any(name in did for one in found for name in _NAME.findall(one["names"])):
-                    yield said
-                did = set()
+                text = redact(event.content.strip())
+                found = _FORBIDDEN.finditer(text.lower()) if len(text) <= LONGEST_CORRECTION else ()
+                steps = {n for one in found for n in self._meant(one, since)}
+                said += [text] * bool(steps)
+                banned |= steps
+                since = []
+        self.corrections = tuple(said)
+        return banned
+
+    def _meant(self, clause: re.Match[str], steps: Sequence[int]) -> list[int]:
+        """Return the steps that hold most of the words that a clause forbids."""
+        names, held = {*_NAME.findall(clause["names"])}, dict[int, int]()
+        for at in steps:
+            given = trace.given_to(self.events[at])
+            command = command_of(given).lower()
+            words = {*trusts.programs(command), *_OPTION.findall(command)}
+            if clause["order"]:
+                path = f"{self.events[at].tool} {_text(given, PATHS) or ''}".lower()
+                parts = _NAME.findall(trusts.without_data(command) or path)
+                words |= {part.rpartition("/")[2].lstrip("-") for part in parts} | {*parts}
+                words -= _COMMON
+            held[at] = len(names & words)
+        most = max(held.values(), default=0)
+        return [at for at in steps if most and held[at] == most]
 
 
 def call_text(event: Event) -> str:

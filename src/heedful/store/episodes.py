@@ -125,6 +125,7 @@ def record_session(
     answers = list[Remembered]()
     for one in reflections:
         key, source = {"kind": one.kind, "signature": one.signature.digest}, storable(one.source)
+        _withdraw(db, {**key_of(scope), **key, "source": source}, one)
         known = db.select("*", "reflection", {**key_of(scope), **key})
         mended = [row for row in known if lessons.lacks_mend(one.text, row)]
         for row in mended:
@@ -150,6 +151,13 @@ def record_session(
         about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
         record_steps(db, scope, reflections[0].source, about)
     return answers
+
+
+def _withdraw(db: Db, key: Mapping[str, Any], one: Reflection) -> None:
+    """Delete the lesson that only this session told, with a mend that its user then forbade."""
+    for row in db.select("id, text", "reflection", {**key, "seen": 1, "pinned": False}):
+        if one.meta.get("forbidden") and row["text"] != storable(one.text):
+            db.delete("reflection", {"id": row["id"]})
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
