@@ -290,7 +290,7 @@ async def cancel(
         if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
-        policy = codec.policy_from(snapshot.state.stored.head.policy)
+        policy = snapshot.state.policy
         actor, loop = redact(f"{by}: {why}" if why else by), _loop(snapshot, policy)
         loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
         await _commit(snapshot, memory, entry, loop)
@@ -320,7 +320,7 @@ async def override(
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
         head = snapshot.state.stored.head
         last = decide.latest_verdict(snapshot.state.stored.decisions)
-        policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
+        policy, entry = snapshot.state.policy, JournalEntry(loop, 0)
         known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
         stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
         if unknown := [one for one in stops if one not in known]:
@@ -360,7 +360,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
         raise errors.Conflict(f"loop {stored.id!r} contains user code; continue it where it began")
-    return codec.policy_from(stored.head.policy)
+    return snapshot.state.policy
 
 
 async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evaluation | None:

@@ -432,6 +432,8 @@ class LocalQueue(Work):
 
     async def _run(self, job: Job, tries: int) -> None:
         task = asyncio.current_task()
+        if job.kind.delay and tries == 1:
+            await asyncio.sleep(job.kind.delay)
         async with self._locks[job.holds] if job.holds else nullcontext(), self._slots:
             del self._waiting[job.name]
             self._running[task] = job.kind.queue, time.time()

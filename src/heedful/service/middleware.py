@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import logging
+import random
 import re
-import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
@@ -325,7 +325,7 @@ class _Response:
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
         sent = Headers(scope=scope).get(REQUEST_ID, "")
-        self._id = sent if _ID.fullmatch(sent) else secrets.token_hex(8)
+        self._id = sent if _ID.fullmatch(sent) else random.randbytes(8).hex()
         self._scope, self._send = scope, send
         self._replayed = False
         self.status = 0

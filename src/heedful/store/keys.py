@@ -89,12 +89,16 @@ async def create(
     return key, f"{key.shown}_{secret}"
 
 
+made: list[str] = []  # the ids of the keys that this process has made
+
+
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
     """Insert a key with the hash of its secret, and a row in the audit. Raises Conflict."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
     if not db.insert("key", {**asdict(key), **lists, "hash": hash}, SKIP).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
+    made.append(key.id)
     detail = {"id": key.id, "projects": key.projects, "may": key.may}
     append(db, scope.tenant, key.by, "key.create", key.name, detail, key.projects)
 

@@ -107,12 +107,11 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
     Raises Conflict if the stored loop has another task, context, goals, policy or memory key.
     """
-    row = db.one("read_loop", scope, id=id)
-    if row is None:
-        _insert(db, _key(scope, id), head, "", time.time())
-        return read(db, scope, id), True
-    _same(row, head, (*HEAD, "memory_key"))
-    return _stored(db, row), False
+    created = _insert(db, _key(scope, id), head, "", time.time()) is not None
+    row = _row(db, scope, id)
+    if not created:
+        _same(row, head, (*HEAD, "memory_key"))
+    return _stored(db, row), created
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
@@ -122,13 +121,18 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     other loops.
     """
     row = _row(db, scope, id)
-    stored = _stored(db, row)
-    counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
+    stored, policy = _stored(db, row), _policy(row["policy"])
     return LoopState(
         stored,
+        policy,
         row["owner"] if alive(row["owner"], row["held_for"]) else "",
-        echoes(db, scope, id, window) if counted else {},
+        echoes(db, scope, id, window) if any(map(counts_scope, policy.rules)) else {},
     )
+
+
+@lru_cache(64)  # most loops of a process have one policy
+def _policy(text: str) -> Policy:
+    return codec.policy_from(json.loads(text))
 
 
 @holds(by=_of_loop)
@@ -418,20 +422,19 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, before: str) -> N
 
 
 def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
-    key = {"loop": row["n"]}
-    columns = "record, text, value" if whole else "record"
-    attempts = db.select(columns, "attempt", key, "order by number")
-    records = [json.loads(each["record"]) for each in attempts]
-    values = [json.loads(each["value"]) for each in attempts] if whole else []
-    for plain, each, value in zip(records, attempts, values, strict=whole):
+    parts: dict[str, list[Row]] = {"attempt": [], "decision": [], "override": [], "step": []}
+    for part in db.run("read_parts", {"loop": row["n"], "whole": int(whole)}):
+        parts[part["part"]].append(part)
+    records = [json.loads(each["record"]) for each in parts["attempt"]]
+    values = [json.loads(each["value"]) for each in parts["attempt"]] if whole else []
+    for plain, each, value in zip(records, parts["attempt"], values, strict=whole):
         plain["candidate"]["text"] = json.loads(each["text"]) if each["text"] else value
     decisions = tuple(
-        codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-        for d in db.select("attempt, record, created", "decision", key, "order by seq")
+        codec.decision_from(json.loads(each["record"]), each["number"], each["at"])
+        for each in parts["decision"]
     )
-    columns = "rule, by, why, decisions, used, until"
-    overrides = db.select(columns, "override", key, "order by seq")
-    steps = db.select("key, record", "step", key) if whole else ()
+    columns = "record", "text", "value", "number", "used", "at"  # in the order of the fields
+    overrides = [Override(*[each[name] for name in columns]) for each in parts["override"]]
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
     stage = None
     if row["kind"] == "stage":
@@ -443,7 +446,7 @@ def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
         row["id"],
         tuple(codec.from_document(Goal, g) for g in head.goals),
         tuple(codec.from_document(Attempt, plain) for plain in records),
-        tuple(Override(**dict(o)) for o in overrides),
+        tuple(overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
         # For the same decision again: an override that had expired then stays expired.
@@ -455,7 +458,7 @@ def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
         loop,
         tuple(values),
         decisions,
-        {s["key"]: json.loads(s["record"]) for s in steps},
+        {each["text"]: json.loads(each["record"]) for each in parts["step"]},
         row["epoch"],
         row["created"],
         row["updated"],

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Outcome, Reflection
 from heedful.lessons.ranking import Briefing
-from heedful.loop.decide import Decision, Standing, Verdict
+from heedful.loop.decide import Decision, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
 Kind = Literal["loop", "run", "stage"]
@@ -114,11 +114,13 @@ class JournalEntry:
 class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 
-    All parts were read in one transaction. `driver` is the process that drives the loop now, or "".
+    All parts were read in one transaction. `policy` is that of the loop, without rules that are
+    user code. `driver` is the process that drives the loop now, or "".
     `echoes` counts finding keys in other loops of the scope, if a rule of the policy needs this.
     """
 
     stored: StoredLoop
+    policy: Policy
     driver: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from heapq import nlargest
 from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,13 @@ def matching(
     scores: dict[int, float] = {}
     for row in db.run("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
         weight, ids = rarity(counts[row["term"]], corpus["texts"]), json.loads(row["ids"])
-        for id in ids if among is None else filter(among.__contains__, ids):
-            scores[id] = scores.get(id, 0.0) + weight
-    return sorted(scores, key=scores.__getitem__, reverse=True)[:many]
+        ids = ids if among is None else filter(among.__contains__, ids)
+        if not scores:  # an id occurs once in a row
+            scores = dict.fromkeys(ids, weight)
+        else:
+            for id in ids:
+                scores[id] = scores.get(id, 0.0) + weight
+    return nlargest(many, scores, key=scores.__getitem__)
 
 
 def rarity(count: int, texts: int) -> float:

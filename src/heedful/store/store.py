@@ -436,8 +436,10 @@ def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
     if hint is tuple:
-        return lambda text: tuple(json.loads(text))
-    return json.loads if hint is Mapping else bool if hint is bool else None
+        return lambda text: tuple(json.loads(text)) if text != "[]" else ()
+    if hint is Mapping:
+        return lambda text: json.loads(text) if text != "{}" else {}
+    return bool if hint is bool else None
 
 
 def token(scope: Scope) -> str:

@@ -21,7 +21,14 @@ from fastapi import APIRouter, Path, Query, Response
 from heedful.checks import loading
 from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
-from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName, UsageError
+from heedful.errors import (
+    Conflict,
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+    UnknownName,
+    UsageError,
+)
 from heedful.lessons.lesson import release_command
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
@@ -94,11 +101,13 @@ async def begin(id: NewId, body: schemas.NewLoop, caller: Writing, response: Res
     rules = caller.setup.policy if body.policy is None else policy(body.policy)
     options["goals"] = body.goals or caller.setup.pinned(caller.scope, id).goals or rules.goals
     options |= {"policy": rules, "store": caller.setup.store, "scope": caller.scope}
-    with suppress(NotFound):  # the settings may have changed since the loop began
+    try:
+        opened = await reports.open_loop(id, body.task, **options)
+    except Conflict:  # the settings may have changed since the loop began
         stored = await caller.read(loop_store.read, id)
         kept = {"goals": stored.loop.goals, "policy": policy_from(stored.head.policy)}
         options |= {name: kept[name] for name in kept if not getattr(body, name)}
-    opened = await reports.open_loop(id, body.task, **options)
+        opened = await reports.open_loop(id, body.task, **options)
     response.status_code = 201 if opened.created else 200
     return loop_record(opened.stored)
 

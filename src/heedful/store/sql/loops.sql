@@ -29,6 +29,16 @@ select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, pol
        lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 
+-- name: read_parts
+-- Everything that a loop has more than one of, in one statement. An override has its rule in `record`, its author in `text`.
+select 'attempt' as part, number as seq, record, case when :whole > 0 then text else '' end as text,
+       case when :whole > 0 then value else '' end as value, number, 0 as used, created as at
+from attempt where loop = :loop
+union all select 'decision', seq, record, '', '', attempt, 0, created from decision where loop = :loop
+union all select 'override', seq, rule, by, why, decisions, used, until from override where loop = :loop
+union all select 'step', 0, record, key, '', 0, 0, 0.0 from step where loop = :loop and :whole > 0
+order by 1, 2;
+
 -- name: newest_loops
 select id, length(task) + length(goals) + length(policy) + length(context) + length(briefing)
   + (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
