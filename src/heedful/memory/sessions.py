@@ -58,7 +58,8 @@ _ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
 # Lines that only count failures, name the place of one, or say that what a runner ran has failed.
 _ECHO = re.compile(
     r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
-    r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in |\S+:\d+: \w+(?:Error|Exception|Failed)$"
+    r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
+    r"|\S+:\d+: \w+(?:Error|Exception|Failed)$"
 )
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
