@@ -13,6 +13,7 @@ pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
+from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -104,6 +105,8 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(tmp_path: Path
     state = agent_of(model, host).invoke(ASKED, thread("one"))  # synchronous, in a running loop
     assert texts(state) == [TASK, "bad"]
     assert ("worse" in model.prompts[2], "bad" in model.prompts[2]) == (True, False)
+    same = create_agent(FakeMessagesListChatModel(responses=[rejected[0]]), middleware=[host])
+    assert texts(same.invoke(ASKED, thread("same object"))) == [TASK, "bad"]
     agent = agent_of(scripted(rejected), host)
     updates = [one async for one in agent.astream(ASKED, thread("two"), stream_mode="updates")]
     *removed, best = updates[-1]["HeedfulMiddleware.after_agent"]["messages"]

@@ -320,6 +320,12 @@ def _counted(request: Request, response: Answer) -> Response:
     """Return the response, with a command that adds its usage to that of the attempt."""
     if not (held := _held(request.state)):
         return response
+    # A model may return an object again, which would take the place of the rejected answer.
+    known = {one.id for one in request.state["messages"]}
+    new = [
+        one.model_copy(update={"id": None}) if one.id in known else one for one in response.result
+    ]
+    response = replace(response, result=new)
     made = [one for one in response.result if isinstance(one, AIMessage)]
     spent = sum((usage_of(one.usage_metadata) or Usage(1) for one in made), Usage(*held["spent"]))
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]

@@ -53,6 +53,13 @@ LoopId = Annotated[str, Field(description="The id of a loop: one name for all at
 Error = Annotated[str, Field(description="The text of the error, or all that a command wrote.")]
 Specs = Annotated[list[dict[str, Any]], Field(description='Checks, such as {"name": "not_empty"}.')]
 Goals = Annotated[list[str], Field(description='Goals of a new loop, such as "quality >= 0.8".')]
+# As it was sent, with the fields that the package would drop: they are refused.
+Judged = Annotated[
+    Evaluation,
+    WrapValidator(lambda sent, valid: valid(sent) and sent),
+    Field(description="Findings and scores; needed if no checks judge."),
+]
+Signatures = Annotated[list[str], Field(description="Errors of the task, as seen_error names them")]
 ErrorType = Annotated[str, Field(description="The tool that failed or the type of the error.")]
 
 
@@ -103,10 +110,7 @@ class RememberAnswer:
 
 @dataclass(frozen=True)
 class AttemptAnswer:
-    """The verdict on an attempt: try "again" with the feedback, or stop because the loop is "done".
-
-    `quarantine` says if lessons of the loop wait for a release, and which command does it.
-    """
+    """The verdict on an attempt: try "again" with the feedback, or stop because it is "done"."""
 
     attempt: int
     decision: Literal["again", "done"]
@@ -116,10 +120,7 @@ class AttemptAnswer:
 
 @dataclass(frozen=True)
 class OutcomeAnswer:
-    """How a loop ended, and if it counts in the proof: `number` is 0 if it does not.
-
-    `quarantine` says if lessons of the loop wait for a release, and which command does it.
-    """
+    """How a loop ended, and if it counts in the proof: `number` is 0 if it does not."""
 
     state: Literal["open", "passed", "stopped"]
     number: int
@@ -180,11 +181,7 @@ async def report_attempt(
     task: Task,
     output: Annotated[str, Field(description="The whole output of this attempt.")],
     attempt: Annotated[int, Field(description="Its number, from 1; 0 is the next one.")] = 0,
-    evaluation: Annotated[
-        Evaluation | None,
-        WrapValidator(lambda sent, valid: sent if valid(sent) else None),  # with unknown fields
-        Field(description="Findings and scores; needed if no checks judge."),
-    ] = None,
+    evaluation: Judged | None = None,
     checks: Specs = [],  # noqa: B006 - a schema's default
     goals: Goals = [],  # noqa: B006 - a schema's default
 ) -> AttemptAnswer:
@@ -193,7 +190,7 @@ async def report_attempt(
     Begins the loop if it is new. Only checks that the operator has pinned to the loop measure; what
     the loop teaches otherwise waits in quarantine.
     """
-    sent: Any = evaluation  # fields that the package would drop are refused
+    sent: Any = evaluation
     check_options("evaluation", sent or (), [each.name for each in fields(Evaluation)])
     known = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
     (_, caller), scores = _asking.get(), (sent or {}).get("scores", {})
@@ -215,9 +212,7 @@ async def report_outcome(
     loop: LoopId,
     right_at_once: Annotated[bool, Field(description="True if the first attempt was accepted.")],
     calls: Annotated[int, Field(description="How often a model was called for the task.")],
-    signatures: Annotated[
-        list[str], Field(description="Errors of the task, as seen_error names them.")
-    ] = [],  # noqa: B006 - a schema's default
+    signatures: Signatures = [],  # noqa: B006 - a schema's default
     why: Annotated[str, Field(description="Why the loop ends now, if it is still open.")] = "",
 ) -> OutcomeAnswer:
     """Call this when a task has ended: it ends the loop if it is open, and the outcome counts.
@@ -352,13 +347,10 @@ def server() -> Any:
     call, named = made.call_tool, {each.__name__: signature(each).parameters for each in TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        try:  # the package drops unknown arguments
-            check_options(name, arguments, [*named.get(name, arguments)])
-        except UsageError as error:
-            raise ToolError(str(error)) from error
+        check_options(name, arguments, [*named.get(name, arguments)])  # the package drops them
         return await call(name, arguments, context)
 
-    made.call_tool = exact
+    made.call_tool = _refusing(exact, ToolError)
     for function, (title, reads, again) in TOOLS.items():
         hints: dict[str, Any] = {"read_only_hint": reads, "idempotent_hint": again}
         hints |= {"destructive_hint": False, "open_world_hint": False}
@@ -377,9 +369,9 @@ def _refusing(function: Callable[..., Any], refusal: type[Exception]) -> Callabl
     """Return the function with errors of heedful as errors of MCP, which the model may read."""
 
     @wraps(function)
-    async def refusing(**given: Any) -> Any:
+    async def refusing(*given: Any, **named: Any) -> Any:
         try:
-            return await function(**given)
+            return await function(*given, **named)
         except HeedfulError as error:
             raise refusal(str(error)) from error
 

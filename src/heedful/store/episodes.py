@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, Step
+from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, Step, action
 from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
@@ -24,6 +24,8 @@ from heedful.lessons.trust import RAISING
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
+from heedful.traces.episode import Event, Limits, clean_event
+from heedful.traces.signals import error_lines
 from heedful.traces.spans import Piece
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times as often.
@@ -357,6 +359,24 @@ def append_events(db: Db, scope: Scope, session: str, events: Sequence[Mapping[s
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MOST_EVENTS}"):
         db.run("trim_events", {**key, "most": MOST_EVENTS * 9 // 10})
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """Return an event as a row: without secrets, and with what finds it again."""
+    acted = action(event.tool, event.arguments or {}).whole if event.type == "tool_call" else ""
+    event = clean_event(event, Limits().content)
+    names = "type content tool arguments call error agent origin".split()
+    held = {name: getattr(event, name) for name in names}
+    record = json.dumps(held, ensure_ascii=False, default=repr)
+    named = {name: storable(held[name]) for name in ("type", "tool", "call")}
+    return {**named, "action": acted, "failed": bool(event.error), "record": record}
+
+
+def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
+    """Return the signatures of the errors of a failed event, as lessons have them."""
+    lines = error_lines(str(event["content"] or event["error"]).splitlines(), others=False)
+    titles = "", str(event.get("tool") or "")
+    return frozenset(signature(title, line).digest for line in lines for title in titles)
 
 
 def course_of(
