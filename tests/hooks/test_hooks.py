@@ -517,6 +517,7 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert (made.code, "+" in made.err) == (0, True)
     assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
     status = desk.heedful("hook", "status", "--json", **home).json
+    assert "tool:Edit is measured" in desk.heedful("hook", "status", **home).out
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
     assert {one["source"] for one in listed} >= {"tool:mine", "tool:Edit", "user"}

@@ -24,9 +24,7 @@ from heedful.redact import redact
 
 hook: Typer = group()
 # The tools of Claude Code that work on this machine; all other names are programs.
-TOOLS = (
-    "Bash BashOutput Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
-)
+TOOLS = "Bash Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
 Agent = Annotated[str, Argument(help="The agent; for others than claude-code see the docs.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
@@ -115,14 +113,9 @@ def _state(names: Sequence[str], everywhere: bool) -> None:
 
 def _source(name: str) -> str:
     """Return the source that a name means: a source as it is, a tool of the agent, a program."""
-    known = name == "user" or name.startswith(("tool:", "program:"))
-    return (
-        name
-        if known
-        else "tool"
-        if name == "all"
-        else f"{'tool' if name in TOOLS else 'program'}:{name}"
-    )
+    if name in ("tool", "user") or name.startswith(("tool:", "program:")):
+        return name
+    return "tool" if name == "all" else f"{'tool' if name in TOOLS else 'program'}:{name}"
 
 
 @hook.command("uninstall")
@@ -151,9 +144,11 @@ def _checked() -> dict[str, Any]:
 
 def _rules(found: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with settings: the commands that they run, the database, the trust."""
-    runs = "; ".join(follow(found, ":memory:")[0].stop) or "nothing"
-    trust = ", ".join(f"{source} is {level}" for source, level in sorted(found["trust"].items()))
-    told = {"each stop runs": runs, "database": found["db"], "trust": trust or "nobody"}
+    runs, stated = "; ".join(follow(found, ":memory:")[0].stop), dict(found["trust"])
+    with suppress(NotFound):  # there is no database yet
+        stated |= config.ask(lambda memory: memory.stated_trust())
+    trust = ", ".join(f"{source} is {level}" for source, level in sorted(stated.items()))
+    told = {"each stop runs": runs or "nothing", "database": found["db"], "trust": trust or "none"}
     return [f"{what}: {redact(text)}" for what, text in told.items()]
 
 

@@ -102,11 +102,7 @@ def past(db: Db, scope: Scope, loop: str) -> records.Past:
 
 
 def brief(
-    db: Db,
-    scope: Scope,
-    loop: str,
-    memory_key: str,
-    find: Callable[..., list[records.Match]],
+    db: Db, scope: Scope, loop: str, memory_key: str, find: Callable[..., list[records.Match]]
 ) -> tuple[list[records.Match], records.Past]:
     """Return what `find` finds and the rules of the key, and what is known of the loop.
 
