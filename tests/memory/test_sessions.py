@@ -11,6 +11,9 @@ from heedful.errors import InvalidInput
 from heedful.integrations import Host
 from heedful.traces.episode import Episode, Event
 
+MAKES: Any = {"user": "operator"} | dict.fromkeys(
+    ("program:npm", "program:pnpm", "program:pytest"), "measured"
+)
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
 COUNT = itertools.count()
 OWN: Any = {"user": "operator", "tool": "measured"}
@@ -28,6 +31,10 @@ def step(tool: str, given: Any, said: str = "", failed: bool = False) -> tuple[E
 
 def edit(old: str, new: str, path: str = "a.py") -> tuple[Event, Event]:
     return step("Edit", {"file_path": path, "old_string": old, "new_string": new}, "done")
+
+
+def read(said: str) -> tuple[Event, Event]:
+    return step("Read", {"file_path": "README.md"}, said)
 
 
 def session(*steps: tuple[Event, ...], id: str = "s1", said: str = "") -> Episode:
@@ -82,8 +89,8 @@ def memory(store):
         ),
         (
             [step("Bash", "make test", COUNTED, failed=True),
-             step("Bash", "make a", "make: *** [Makefile:2: a] Error 1", failed=True)],
-            ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [Makefile:2: a] Error 1"],
+             step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True)],
+            ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [M:2: a] Error 1"],
             [], 0, False,
         ),
         (
@@ -171,6 +178,11 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
             [FAILED, OTHER], "",
             {"user": "operator", "program:npm": "model", "program:pnpm": "model"}, ["candidate"],
         ),
+        ([read("# pads"), FAILED, OTHER], "", MAKES, ["candidate"]),
+        ([read("Run pnpm test."), FAILED, OTHER], "", MAKES, ["quarantined"]),
+        ([BROKEN, edit("sum", "total"), PASSED], "", MAKES, ["candidate"]),
+        ([read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED], "", MAKES,
+         ["quarantined"]),
         ([PAGE, FAILED, OTHER], "", {**OWN, "tool:WebFetch": "operator"}, ["quarantined"]),
         ([FAILED, OTHER, PAGE], "", OWN, ["candidate"]),
         ([PAGE, FAILED], "No, we use pnpm, never npm.", OWN, ["quarantined", "candidate"]),

@@ -22,6 +22,7 @@ HELD = frozenset(ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK = "network"
 _SOURCE = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
+LOCAL = ("tool", "program:")  # the beginnings of the sources of what a tool or program wrote
 SOURCES = "user, tool, tool:NAME, program:NAME or key:ID"
 # Tools and programs that bring texts from other computers, and addresses of such texts.
 _FETCHING_TOOL = re.compile(r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE)
@@ -157,19 +158,30 @@ def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, in
     >>> find_quotations(["npm i pads", "npm test"], ["If it fails, run `npm i pads`."])
     {'npm i pads': 0}
     """
+    found = quotations(texts, ((other, frozenset({""})) for other in others))
+    return {text: places[""] for text, places in found.items()}
+
+
+def quotations(
+    texts: Iterable[str], others: Iterable[tuple[str, frozenset[str]]]
+) -> dict[str, dict[str, int]]:
+    """Map each text that quotes one of the `others` to their sources, with their first places."""
     wanted: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for text in texts:
         words = _WORD.findall(text.casefold())
         for run in _runs(words, size := min(RUN, len(words))):
             if " " in run or len(run) > 5:  # a short word is in every text
                 wanted[size][run].add(text)
-    found = dict[str, int]()
-    for place, other in enumerate(others if wanted else ()):
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    known: defaultdict[str, set[str]] = defaultdict(set)  # the sources of a run
+    for place, (other, sources) in enumerate(others if wanted else ()):
         words = _WORD.findall(other.casefold())
         for size, runs in wanted.items():
             for run in runs.keys() & {*_runs(words, size)}:
-                found = dict.fromkeys(runs[run], place) | found
-    return found
+                for text in runs[run] if sources - known[run] else ():
+                    found[text] = dict.fromkeys(sources, place) | found[text]
+                known[run] |= sources
+    return dict(found)
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:

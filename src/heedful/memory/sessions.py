@@ -59,7 +59,7 @@ _ERROR = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
 _ECHO = re.compile(
     r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
     r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
-    r"|\S+:\d+: \w+(?:Error|Exception|Failed)$"
+    r"|\S+:\d+: \w+(?:Error|Exception|Failed)$|FAIL$|[a-z]+: \d+$"
 )
 # What stands before a message: who says it.
 _LABEL = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
@@ -157,7 +157,8 @@ class _Session:
         self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
         self.calls = {n: call_text(self.events[n]) for n in self.steps}
         self.texts = {n: f"{self.events[n].tool} `{text}`" for n, text in self.calls.items()}
-        self._words: list[list[str]] = []  # of the agent, in each mistake
+        # Of each mistake, the words of the agent with their steps, and the steps that it tells.
+        self._parts: list[tuple[list[tuple[str, int]], set[int]]] = []
         self.mistakes = tuple(self._mistakes())
         self.actions = steps_of(run, errors={n: self._errors(n)[0] for n in self.failed})
 
@@ -183,14 +184,18 @@ class _Session:
             one = Reflection("reflection", mark, "", text, error, **about)
             made.setdefault(mark.digest, one)
 
-        quoted = trace.find_quoted(self.run, chain.from_iterable(self._words))
-        for one, said in zip(self.mistakes, self._words, strict=True):
-            pasted = any(quoted.get(word, one.end) < one.end for word in said)
+        words = [word for said, _ in self._parts for word, _ in said]
+        quoted, shown = trace.find_quoted(self.run, words), trace.quoted_sources(self.run, words)
+        for one, (said, told) in zip(self.mistakes, self._parts, strict=True):
+            pasted = any(quoted.get(word, one.end) < one.end for word, _ in said)
+            tools = (trace.sources_at(self.run, self.run.result[n] or n) for n in told)
+            read = {s for word, by in said for s, at in shown.get(word, {}).items() if at < by}
             # That a call worked after others had failed is a measured outcome: its text replaces
             # one without a mend.
             own: Trust = "measured" if one.mends else "model"
             weight = KNOWN if one.mends and not one.work else WORK
-            sources = known[one.end] | ({trusts.NETWORK} if pasted else set())
+            far = {source for source in known[one.end] if not source.startswith(trusts.LOCAL)}
+            sources = far.union(read, *tools) | ({trusts.NETWORK} if pasted else set())
             teach(one.error, one.text, sources, own, weight)
         others = (event_text(e) for e in self.events if e.type not in trace.GIVEN | SAID)
         quoted = trusts.find_quotations(self.corrections, others)
@@ -229,8 +234,9 @@ class _Session:
         mends = [self.edits[n] for n in edits] or [self.texts[until]] * (until != at)
         tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
         vain = list(dict.fromkeys(self.texts[n] for n in tries if self.texts[n] != self.texts[at]))
-        used = [(at,), *((n,) for n in edits)] if edits else [(at, *tries, until)]
-        self._words.append([w for one in used for w in trace.words_of(self.run, one)])
+        used = [(n,) for n in (at, *tries, *edits)] if edits else [(at, *tries, until)]
+        words = [(w, one[-1]) for one in used for w in trace.words_of(self.run, one)]
+        self._parts.append((words, {at, *tries, until}))
         tried, right = (tuple(map(redact, each)) for each in (vain[-VAIN:], mends))
         steps, end = sum(at < n <= until for n in self.steps), self.run.result[until] or until
         return Mistake(redact(self.texts[at]), error, tried, right, steps, bool(edits), end)

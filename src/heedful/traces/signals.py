@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.lessons.action import command_of
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import NETWORK, RUN, find_quotations, sources_of
+from heedful.lessons.trust import NETWORK, RUN, find_quotations, quotations, sources_of
 from heedful.lessons.words import count_common
 from heedful.loop.record import check_integer, clean, require
 from heedful.traces.episode import (
@@ -612,6 +612,13 @@ def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
     held = pasted(run)
     found = find_quotations(texts, (text for _, text in held))
     return {text: held[place][0] for text, place in found.items()}
+
+
+def quoted_sources(run: Course, texts: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Map each text that quotes results of tools to their sources, with their first positions."""
+    at = [n for n, role in enumerate(run.roles) if role == "result"]
+    found = quotations(texts, ((event_text(run.events[n]), sources_at(run, n)) for n in at))
+    return {text: {s: at[place] for s, place in of.items()} for text, of in found.items()}
 
 
 def pasted(run: Course) -> list[tuple[int, str]]:
