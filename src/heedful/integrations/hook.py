@@ -33,7 +33,7 @@ LINE, LOG = 400, 2**20
 # The settings that a hook needs, with the types of their values as text in the environment.
 READ: dict[str, Any] = {"db": str, "tenant": str, "project": str, "holdout": float, "policy": str}
 READ |= {"trust": json.loads, "hook": json.loads}
-TABLES = {"pyproject.toml": ("tool", "heedful"), "heedful.toml": ()}
+TABLES: dict[str, tuple[str, ...]] = {"pyproject.toml": ("tool", "heedful"), "heedful.toml": ()}
 APPROVED = "approved.json"  # beside the user's own database: which files of projects are followed
 TELLS = ("SessionStart", "Stop")  # of Claude Code: the user hears that settings are not followed
 

@@ -128,7 +128,10 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
         with Answers((job,), translate_error):
             if not db.in_transaction:
                 db.execute("begin")
-            job.end(job.work(db))
+            value = job.work(db)
+            if job is jobs[-1]:
+                db.execute("rollback")
+            job.end(value)
 
 
 def _commit(db: Connection, jobs: Sequence[Job]) -> None:
