@@ -19,6 +19,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 
 from heedful import Memory, Scope
 from heedful.checks.loading import load
@@ -182,8 +183,9 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(world:
         assert (await said(client, "seen_error", error=ERROR))["count"] == 0
         assert (await said(client, "recall_lessons", task=ERROR))["text"] == ""
         for uri in ("heedful://loops/loop-1", "heedful://lessons/1"):
-            with pytest.raises(MCPError, match="not_found"):
+            with pytest.raises(MCPError, match="not_found") as refused:
                 await client.read_resource(uri)
+            assert refused.value.error.code == INVALID_PARAMS
 
 
 def test_a_wrong_key_or_another_origin_reaches_nothing(tmp_path: Path) -> None:

@@ -54,11 +54,7 @@ Error = Annotated[str, Field(description="The text of the error, or all that a c
 Specs = Annotated[list[dict[str, Any]], Field(description='Checks, such as {"name": "not_empty"}.')]
 Goals = Annotated[list[str], Field(description='Goals of a new loop, such as "quality >= 0.8".')]
 # As it was sent, with the fields that the package would drop: they are refused.
-Judged = Annotated[
-    Evaluation,
-    WrapValidator(lambda sent, valid: valid(sent) and sent),
-    Field(description="Findings and scores; needed if no checks judge."),
-]
+Judged = Annotated[Evaluation, WrapValidator(lambda sent, valid: valid(sent) and sent)]
 Signatures = Annotated[list[str], Field(description="Errors of the task, as seen_error names them")]
 ErrorType = Annotated[str, Field(description="The tool that failed or the type of the error.")]
 
@@ -181,7 +177,7 @@ async def report_attempt(
     task: Task,
     output: Annotated[str, Field(description="The whole output of this attempt.")],
     attempt: Annotated[int, Field(description="Its number, from 1; 0 is the next one.")] = 0,
-    evaluation: Judged | None = None,
+    evaluation: Annotated[Judged | None, Field(description="Needed if no checks judge.")] = None,
     checks: Specs = [],  # noqa: B006 - a schema's default
     goals: Goals = [],  # noqa: B006 - a schema's default
 ) -> AttemptAnswer:
@@ -333,7 +329,7 @@ def server() -> Any:
 
     try:
         from mcp.server.mcpserver import MCPServer
-        from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+        from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
         from mcp_types import ToolAnnotations
     except ImportError as error:
         raise PackageMissing("the MCP server", "mcp", "mcp") from error
@@ -359,13 +355,15 @@ def server() -> Any:
         tool(_refusing(function, ToolError))
     for uri, read in RESOURCES.items():
         name = read.__name__.removeprefix("read_")
-        made.resource(uri, name=name)(_refusing(read, ResourceError))
+        made.resource(uri, name=name)(_refusing(read, ResourceError, ResourceNotFoundError))
     for prompt in (reflect_on_failure, critique):
         made.prompt()(prompt)
     return made
 
 
-def _refusing(function: Callable[..., Any], refusal: type[Exception]) -> Callable[..., Any]:
+def _refusing(
+    function: Callable[..., Any], refusal: type[Exception], missing: type[Exception] | None = None
+) -> Callable[..., Any]:
     """Return the function with errors of heedful as errors of MCP, which the model may read."""
 
     @wraps(function)
@@ -373,7 +371,8 @@ def _refusing(function: Callable[..., Any], refusal: type[Exception]) -> Callabl
         try:
             return await function(*given, **named)
         except HeedfulError as error:
-            raise refusal(str(error)) from error
+            gone = missing if getattr(error, "status", 0) == 404 else None
+            raise (gone or refusal)(str(error)) from error
 
     return refusing
 
