@@ -88,6 +88,11 @@ def memory(store):
             ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
         ),
         (
+            [step("find", {"a": "kettle"}, "3 items match; say the colour", failed=True),
+             step("find", {"a": "red kettle"}, "ok")],
+            ["3 items match; say the colour"], ["red kettle"], 0, False,
+        ),
+        (
             [step("Bash", "make test", COUNTED, failed=True),
              step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True)],
             ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [M:2: a] Error 1"],
@@ -120,6 +125,7 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         ("lint | head", "sh: lint: not found", ["ls | head"], None),
         ("git push", "fatal: no upstream", ["cd b && git push", "git push -u origin b"], 0),
         ("pytest a", "FAILED a::f - assert 1", ["pytest a::g", "pytest a | head"], None),
+        ("python -m pytest", "/b/python: No module named pytest", ["ls", "uv run pytest"], 1),
         ("run.py", "ImportError: no 'yaml'", ["pip install pyyaml", "run.py"], 0),
         ("git push", "error: pull first", ["git pull", "git status", "git push"], None),
         ("mise run lint", "[lint] ERROR task failed", ["mise run test"], None),
@@ -226,9 +232,7 @@ REFUSED = step("Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to 
     ("said", "found"),
     [
         ("No, never push to main. Always make a branch first.", True),
-        ("Never push to main.", True),
         ("Don't push to main, make a branch.", True),
-        ("No, do not push to main!", True),
         ("Never rebase.", False),
         ("That is not the main problem.", None),
         ("I don't push to main much.", None),

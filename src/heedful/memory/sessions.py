@@ -286,11 +286,16 @@ class _Session:
         if not gone:
             return len(now) > len(was)
         starts = was[:head][-1:] in ([], ["&&"])
-        program = starts and gone[0].rpartition("/")[2] in re.split(r"[\s:'\"`,]+", error)
+        named = [word.rpartition("/")[2] for word in re.split(r"[\s:'\"`,]+", error)]
+        program = starts and gone[0].rpartition("/")[2] in named
         if program and any(word[0] != "-" for word in kept):
             return True
         # Words in which the calls differ, each with the words beside it.
-        parts = (_PART.findall(_PATH.sub("", text).lower()) for text in (old, new))
+        parts = [_PART.findall(_PATH.sub("", text).lower()) for text in (old, new)]
+        head = count_common(*parts)
+        more = len(parts[1]) > len(parts[0]) and parts[1][head - len(parts[0]) :] == parts[0][head:]
+        if old[:1] == "{" and "/" not in old and more:
+            return True  # an argument has more words; another path is another file
         pairs = ({*pairwise(["", *words, ""])} for words in parts)
         changed = {*chain.from_iterable(next(pairs) ^ next(pairs))}
         named = _PART.findall(_LABEL.sub("", signature("", error).pattern).lower())
