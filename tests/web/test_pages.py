@@ -20,7 +20,7 @@ from heedful.store import keys
 from heedful.web import add_pages
 from heedful.web.figures import Share
 from heedful.web.site import IDLE, PAGES, Sessions
-from tests.engines import opened
+from tests.engines import changed, opened
 from tests.service.support import Api, said
 
 HERE = "http://localhost"
@@ -311,3 +311,44 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         assert browser.post("/do/reflect_now", token=browser.token, digest="x").status_code == 422
         form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
         assert browser.post("/do/cancel", **form).status_code == 403
+
+
+def test_rare_pages_and_refusals(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        policy = "default, fatigue.limit=0.9, echo.times=9, plateau.patience=9"
+        said(api.put("/v1/loops/ruled", json={"task": "x", "policy": policy}), 201)
+        body = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
+        said(api.put("/v1/loops/ruled/attempts/1", json=body))
+        near = {
+            one["rule"]: one["of"] for one in browser.get("/loops/ruled.json").json()["readings"]
+        }
+        assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
+        said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
+        assert browser.get("/proof").status_code == 200
+        changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
+        assert browser.get("/home.json").json()["by"] == "day"
+        assert browser.get("/lessons.json?text=severity").json()["found"]
+        assert "nothing" in browser.get("/policies.json?policy=nothing").json()["wrong"]
+        for status, path in (
+            (404, "traces/nothing"),
+            (404, "lessons/999"),
+            (200, "loops/?text=zzz"),
+        ):
+            assert browser.get(f"/{path}").status_code == status, path
+        held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        assert "rejected" in browser.do("reject", id=held, why="poison")
+        for status, name, form in (
+            (422, "amend", {"change": "burn"}),
+            (404, "rollback", {"id": "7"}),
+            (404, "cancel", {"id": "nothing"}),
+        ):
+            assert browser.post(f"/do/{name}", token=browser.token, **form).status_code == status
+        sent = browser.client.post("/ui/sign-in", content=b"\xff=1", headers={"origin": HERE})
+        assert api.run(sent).status_code == 400
+        browser.site._streams = 64
+        assert browser.get("/events").status_code == 503
+        browser.open(api.key("write"))
+        assert browser.get("/recall?text=x").status_code == 403
