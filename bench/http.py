@@ -276,6 +276,7 @@ async def reported(ask: Ask) -> float:
 def serving(folder: str, site: str = "", **settings: str) -> Iterator[tuple[str, int]]:
     """The URL and the process of `heedful serve` on SQLite, with the heedful in `site`."""
     command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
+    command += ["--db", str(Path(folder, "heedful.db").absolute())]  # not that of a repository
     paths = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
     run: Any = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, **settings}}
     with Path(folder, "log").open("wb") as log:
