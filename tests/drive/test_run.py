@@ -333,7 +333,7 @@ async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(kept):
             await asyncio.Event().wait()
         return [Finding("c", "no")]
 
-    cost, policy = Usage(1, 10, 10, 0.1), Policy((MaxAttempts(4), Budget(seconds=0.3)))
+    cost, policy = Usage(1, 10, 10, 0.1), Policy((MaxAttempts(4), Budget(seconds=1.0)))
     answers = Answer("one", cost), Answer("two", cost)
     result = await driven(*answers, checks=[slow], policy=policy, store=kept)
     assert (result.candidate, result.best) == ("one", 1)
