@@ -1,6 +1,6 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-Always, a candidate that is None, not text, empty or longer than `LONGEST` characters is a finding.
+Every check reports a candidate that is no text, is empty, or has over `LONGEST` characters.
 """
 
 import json

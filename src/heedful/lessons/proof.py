@@ -122,8 +122,8 @@ class Effect:
 class Comparison:
     """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None for all lessons together. `uplift` compares the share of loops that passed at
-    the first attempt, `recurrence` the share in which the lesson's error occurred again (its gain
+    A `lesson` of None means all of them. `uplift` compares the share of loops that passed at the
+    first attempt, `recurrence` the share in which the lesson's error occurred again (its gain
     is the reduction), `calls` the model calls of a loop (its gain is the calls saved).
     """
 
