@@ -4,9 +4,9 @@ from pathlib import Path
 from types import ModuleType
 
 import heedful
-from heedful import checks
+from heedful import checks, pipeline, traces
 
-PACKAGES = (heedful, checks)
+PACKAGES = (heedful, checks, pipeline, traces)
 
 
 def stub_path(package: ModuleType) -> Path:

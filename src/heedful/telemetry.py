@@ -15,12 +15,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from heedful.errors import PackageMissing
-from heedful.loop.decide import Done, Verdict
-from heedful.loop.record import Loop
 from heedful.redact import redact
 
-if TYPE_CHECKING:  # an optional package
+if TYPE_CHECKING:  # an optional package, and records that are slow to import
     from opentelemetry.trace import Span, TracerProvider
+
+    from heedful.loop.decide import Verdict
+    from heedful.loop.record import Loop
 
 Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
@@ -169,6 +170,8 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
 
 
 def _decision(verdict: Verdict) -> dict[str, Any]:
+    from heedful.loop.decide import Done
+
     if not isinstance(verdict, Done):
         return _own(decision="again", passed=False, stopped_by=[])
     rules = [stop.rule for stop in verdict.stopped_by]

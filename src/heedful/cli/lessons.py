@@ -27,7 +27,6 @@ from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
 from heedful.store import own_db
-from heedful.traces.signals import error_lines
 
 WORDS = 200  # characters of a text that are shown
 WHOLE = 10_000  # bytes of a file that are looked up whole; of a longer file, its error lines
@@ -127,6 +126,8 @@ def _errors_in(source: str) -> str:
             raise UsageError(f"{name} is not a text in UTF-8; pass the output or the log as text")
         if len(start) < WHOLE:
             return start.decode("utf-8", "replace")
+        from heedful.traces.signals import error_lines
+
         return "\n".join(error_lines(_lines(start, file)))
 
 

@@ -17,15 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Json, TypeAdapter, ValidationError
 from typer import Option
 
 from heedful.cli.output import call, drive, fetched
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
-from heedful.models import embedder_here, open_embedder, open_model, weights
+from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
 from heedful.store import (
     DATABASE,
@@ -111,11 +110,11 @@ class Settings(BaseModel):
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
     forget: Written | None = None
-    trust: dict[Name, Trust] | pydantic.Json[dict[Name, Trust]] = {}
-    hook: dict[str, Any] | pydantic.Json[dict[str, Any]] = {}
+    trust: dict[Name, Trust] | Json[dict[Name, Trust]] = {}
+    hook: dict[str, Any] | Json[dict[str, Any]] = {}
     # A table is JSON in a variable of the environment.
-    checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
-    pins: dict[Name, list[Name]] | pydantic.Json[dict[Name, list[Name]]] = {}
+    checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = {}
+    pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
@@ -278,6 +277,8 @@ async def model_of(values: Settings) -> AsyncIterator[Model]:
     model = open_here(values)
     if model is None:
         raise UsageError("model is none, but this command asks a model; name one")
+    from heedful.models import weights
+
     try:
         if needed := weights.needed(values.model):
             await weights.fetch(needed, cache=values.cache, progress=fetched)
@@ -288,6 +289,8 @@ async def model_of(values: Settings) -> AsyncIterator[Model]:
 
 def model_here(values: Settings) -> Model | None:
     """Open the model without a download, or return None if the default model is not installed."""
+    from heedful.models import weights
+
     if needed := weights.needed(values.model):
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
@@ -337,15 +340,16 @@ def by_meaning(values: Settings) -> bool:
     return wanted == "minilm" or (wanted == "auto" and embedder_here(values.cache))
 
 
-# How many labelled pairs of answers each judge ranked right, and how many there were.
-RESULTS = pydantic.TypeAdapter(dict[str, tuple[int, int]])
-
-
 def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Return the file of the results of judges, and what is in it; a damaged file has nothing."""
+    """Return the file of the results of judges, and what is in it; a damaged file has nothing.
+
+    For each judge, it is how many labelled pairs of answers it ranked right, and of how many.
+    """
+    from heedful.models import weights
+
     path = (values.cache or weights.default_cache()) / "judges.json"
     with suppress(OSError, ValueError):
-        return path, RESULTS.validate_json(path.read_bytes())
+        return path, TypeAdapter(dict[str, tuple[int, int]]).validate_json(path.read_bytes())
     return path, {}
 
 

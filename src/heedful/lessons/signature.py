@@ -11,8 +11,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from heedful.lazy import compiled
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 
 MOST = 4_096  # a longer text is read at its two ends, which is where errors are named
@@ -77,7 +79,8 @@ def _plain(value: Any) -> str:
 
 def _masked(error_type: str, text: str) -> str:
     pieces = split_assertions(error_type, text)
-    return "".join(one if asserted else _PARTICULAR.sub(_mask, one) for one, asserted in pieces)
+    mask = partial(compiled(_PARTICULAR).sub, _mask)
+    return "".join(one if asserted else mask(one) for one, asserted in pieces)
 
 
 MOST_VALUES = 20
@@ -89,27 +92,22 @@ _VALUE = (
 )
 _GAP = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
 _OTHER = r"(?:[!=]==?|to (?:equal|be))"
-_STATEMENT = re.compile(
+_STATEMENT = (
     r"(?m)^[ \t]*(E[ \t]+|>[ \t]+)?(?:AssertionError: )?(assert\s"
     r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?"
 )
 # What pytest adds: the expressions whose values an assertion shows, and how the values differ.
-_WHERE = re.compile(
-    r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
-)
-_DETAIL = re.compile(r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+")
-_BOTH_VALUES = re.compile(rf"assert {_VALUE}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE}\s*)")
+_WHERE = r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
+_DETAIL = r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+"
+_BOTH_VALUES = rf"assert {_VALUE}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE}\s*)"
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go and Rust.
-_ACTUAL = tuple(
-    re.compile(pattern, re.MULTILINE)
-    for pattern in (
-        r"^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)(?!.*\bwant\b).+(?P<after>)",
-        rf"(?<![^\s:])(?P<before>){_VALUE}(?P<after> {_OTHER} {_VALUE})",
-        rf"(?P<before>= ){_VALUE}(?P<after>[,;] (?:want|expected))",
-        rf"\b(?P<before>(?i:actual|received|got|was){_GAP}){_VALUE}(?P<after>)",
-    )
+_ACTUAL = (
+    r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)(?!.*\bwant\b).+(?P<after>)",
+    rf"(?<![^\s:])(?P<before>){_VALUE}(?P<after> {_OTHER} {_VALUE})",
+    rf"(?P<before>= ){_VALUE}(?P<after>[,;] (?:want|expected))",
+    rf"\b(?P<before>(?i:actual|received|got|was){_GAP}){_VALUE}(?P<after>)",
 )
-_EXPECTED = re.compile(
+_EXPECTED = (
     r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
     rf"|\b(?i:expected|want){_GAP}(?!<ACTUAL>)(?P<value>{_VALUE})"
@@ -123,20 +121,20 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     if not any(word in words for word in _ABOUT):
         yield text, False
         return
-    found = list(_STATEMENT.finditer(text))
+    found = list(compiled(_STATEMENT).finditer(text))
     yield from _compared(text[: found[0].start()] if found else text)
     ends = [each.start() for each in found[1:]] + [len(text)] * bool(found)
     for statement, end in zip(found, ends, strict=True):
         rest = text[statement.end() : end]
-        values = _WHERE.findall(rest)[:MOST_VALUES]
+        values = compiled(_WHERE).findall(rest)[:MOST_VALUES]
         yield _asserted(statement[2], values), True
-        rest = _WHERE.sub("", rest) if values else rest
-        yield from _compared(_DETAIL.sub("", rest, count=1) if statement[1] else rest)
+        rest = compiled(_WHERE).sub("", rest) if values else rest
+        yield from _compared(compiled(_DETAIL).sub("", rest, count=1) if statement[1] else rest)
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
     """Return the statement with each value replaced by the expression that had this value."""
-    if not values and (both := _BOTH_VALUES.fullmatch(statement)):
+    if not values and (both := compiled(_BOTH_VALUES).fullmatch(statement)):
         return f"assert <ACTUAL>{both['rest']}"
     for value, expression in values:
         shown = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
@@ -147,9 +145,9 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
     """Mask actual values in the text; yield each piece, and True if it is an expected value."""
     for actual in _ACTUAL:
-        text = actual.sub(r"\g<before><ACTUAL>\g<after>", text)
+        text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0
-    for found in _EXPECTED.finditer(text):
+    for found in compiled(_EXPECTED).finditer(text):
         start, stop = found.span(found.lastgroup or 0)
         yield text[end:start], False
         yield text[start:stop], True
@@ -182,30 +180,31 @@ _SHAPES = {
 _DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"  # the names of day and month before a time
 # A shape is tried only at the start of a date or of a word that is not all letters, so most of a
 # text is passed in one step. The time is linear: each character is looked at from few places.
-_PARTICULAR = re.compile(
+_PARTICULAR = (
     rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
     rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _SHAPES.items())})"
 )
 # The part of a name, between underscores, that is an id: hexadecimal, or letters and digits.
-_SEGMENT = re.compile(
+_SEGMENT = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
 # The words before a number that names an error, and how far before it they begin.
-_CODE = re.compile(r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z")
+_CODE = r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z"
 _BEFORE = 24
 
 
 def _mask(found: re.Match[str]) -> str:
     mask, start = (found.lastgroup or "").rstrip("123"), found.start()
     if mask == "WORD":
-        return _SEGMENT.sub("<N>", found[0])
-    named = found[0].isdecimal() and _CODE.search(found.string, max(0, start - _BEFORE), start)
+        return compiled(_SEGMENT).sub("<N>", found[0])
+    before = found.string[max(0, start - _BEFORE) : start]
+    named = found[0].isdecimal() and compiled(_CODE).search(before)
     return found[0] if named else f"<{mask}>"
 
 
 # What stands before the words of an error: a type, a tool, a level, a place; and how many of them.
-_TITLE = re.compile(r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)")
+_TITLE = r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)"
 MOST_TITLES = 3
 
 
@@ -218,7 +217,7 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
     titles = frozenset[str]()
     yield titles, pattern
     for _ in range(MOST_TITLES):
-        if (found := _TITLE.match(pattern)) is None:
+        if (found := compiled(_TITLE).match(pattern)) is None:
             return
         titles |= {(found[1] or "").lower()} - {""}
         pattern = pattern[found.end() :]
@@ -230,7 +229,7 @@ def words_of(error_type: str, pattern: str, titled: bool) -> str:
 
     That is the pattern without its error type or, if it is `titled`, without its first title.
     """
-    found = _TITLE.match(pattern)
+    found = compiled(_TITLE).match(pattern)
     own = found is not None and (titled or (found[1] or "").lower() == error_type.lower())
     return bare_digest(pattern[found.end() :] if found is not None and own else pattern)
 

@@ -5,11 +5,11 @@ The large patterns are compiled at their first use, because opening a store need
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
 from math import log
+
+from heedful.lazy import compiled
 
 LONGEST = 20_000  # characters of a text that are read
 MOST = 2_000  # words of a text that are returned
@@ -45,9 +45,9 @@ def words(text: str) -> list[str]:
     """
     text = text[:LONGEST].lower()
     if text.isascii():
-        parts = _compiled(_WORD).findall(text)
+        parts = compiled(_WORD).findall(text)
     else:
-        bare = _compiled(_ACCENT).sub("", unicodedata.normalize("NFKD", text).casefold())
+        bare = compiled(_ACCENT).sub("", unicodedata.normalize("NFKD", text).casefold())
         parts = list(_split(unicodedata.normalize("NFC", bare)))
     return ([_stem(word) for word in parts if word not in _STOP] or parts)[:MOST]
 
@@ -67,17 +67,12 @@ def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
     return covered / sum(weights.values()) if covered else 0.0
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def _split(text: str) -> Iterator[str]:
-    for part in _compiled(_PART).finditer(text):
+    for part in compiled(_PART).finditer(text):
         run = part[0]
         if part["dense"]:
             for n, character in enumerate(run):
-                if len(run) == 1 or _compiled(_HAN).match(character):
+                if len(run) == 1 or compiled(_HAN).match(character):
                     yield character
                 if n + 1 < len(run):
                     yield run[n : n + 2]
@@ -122,7 +117,7 @@ def difference(rejected: str, accepted: str) -> str:
     """
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
-    a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
+    a, b = (compiled(_TOKEN).findall(text) for text in (rejected, accepted))
     # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
     groups = SequenceMatcher(None, a, b).get_grouped_opcodes(AROUND)
     places = [(*group[0][1::2], *group[-1][2::2]) for group in groups]

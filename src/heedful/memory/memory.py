@@ -14,16 +14,15 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
-from heedful.lessons import proof, ranking
+from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.lesson import Example, Match, Reflection, Remembered, Scope, Signature, Trust
 from heedful.lessons.patterns import Seen
-from heedful.lessons.proof import Proof
 from heedful.lessons.ranking import BUDGET, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
@@ -38,7 +37,9 @@ from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
-from heedful.traces.signals import error_lines
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.proof import Proof
 
 _log = logging.getLogger("heedful")
 EMBEDDER = "an embedder such as heedful.models.open_embedder(), or None"
@@ -396,6 +397,8 @@ class Memory(Transfers):
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
+        from heedful.lessons import proof
+
         cases, pending = await self.store.read(self.scope, exposure_store.evidence)
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
@@ -407,6 +410,8 @@ class Memory(Transfers):
         With a `loop` that has ended, do this only if enough loops have ended since the last time.
         Returns the names (`kind/signature`) of the retired lessons.
         """
+        from heedful.lessons import proof
+
         past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
         if past is not None and not proof.is_due(past.number):
             return ()
@@ -518,6 +523,8 @@ class Memory(Transfers):
 
 def _asked(error_type: str, text: str) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with the signature of the line."""
+    from heedful.traces.signals import error_lines
+
     whole = signature(error_type, redact(text[:BRIEF]))
     lines = [redact(line) for line in error_lines(text.splitlines())]
     return whole, [(line, signature(error_type, line)) for line in lines]

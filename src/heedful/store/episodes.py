@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, Step, action
@@ -22,11 +22,12 @@ from heedful.lessons.ranking import RECALLED
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING
 from heedful.store import lessons
-from heedful.store.records import EpisodeState, StoredEpisode
 from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
 from heedful.traces.episode import Event, Limits, clean_event
-from heedful.traces.signals import error_lines
-from heedful.traces.spans import Piece
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.store.records import EpisodeState, StoredEpisode
+    from heedful.traces.spans import Piece
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times as often.
 LEASE = 15.0
@@ -54,6 +55,8 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     `before` (seconds since 1970). With a `digest`, considers only the episode with this digest. A
     claim lasts `LEASE` seconds after the last `beat`.
     """
+    from heedful.store.records import StoredEpisode
+
     values = {"now": time.time(), "before": before, "lease": LEASE}
     row = db.one("take_episode", scope, digest=digest, **values)
     return from_row(StoredEpisode, row) if row is not None else None
@@ -175,6 +178,8 @@ def page(
     `before` is the digest of an episode: only older episodes are returned. Their `record` is empty
     unless `whole` is set.
     """
+    from heedful.store.records import StoredEpisode
+
     values = {"state": state, "limit": limit, "cursor": before, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
@@ -246,6 +251,8 @@ def ended_traces(db: Db, scope: Scope, settled: float, ending: float) -> list[Un
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace in the order in which they arrived."""
+    from heedful.traces.spans import Piece
+
     columns, key = "trace, id, parent, root, record", {**key_of(scope), "trace": trace}
     return [from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")]
 
@@ -374,6 +381,8 @@ def event_row(event: Event) -> dict[str, Any]:
 
 def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
     """Return the signatures of the errors of a failed event, as lessons have them."""
+    from heedful.traces.signals import error_lines
+
     lines = error_lines(str(event["content"] or event["error"]).splitlines(), others=False)
     titles = "", str(event.get("tool") or "")
     return frozenset(signature(title, line).digest for line in lines for title in titles)

@@ -7,16 +7,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Outcome, Reflection, Remembered, Scope
-from heedful.lessons.proof import MOST_CALLS, Case, Cases, Comparison
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.store import search
 from heedful.store.lessons import evict, rule, upsert, words_digest
 from heedful.store.store import ALL, SKIP, Actor, Db, from_row, key_of, storable, token
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.proof import Case, Cases, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -133,6 +135,8 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
     again, and that it made `MOST_CALLS` calls. If a lesson was restored or its text was replaced,
     only loops after that count.
     """
+    from heedful.lessons.proof import MOST_CALLS
+
     times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
     for row in db.all("read_evidence", scope, **times, most=MOST_CALLS):

@@ -27,7 +27,6 @@ from heedful.lessons.words import words
 from heedful.loop.record import require
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
-from heedful.traces.signals import error_line
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -175,6 +174,8 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
     name, titled = reflection.signature, reflection.kind == "reflection"
     if reflection.kind == "error" and "\n" in reflection.sighting.strip():
+        from heedful.traces.signals import error_line
+
         name = signature("", error_line(reflection.sighting))
     values = {
         **key,

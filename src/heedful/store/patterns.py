@@ -14,10 +14,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Changed, NotFound, RollbackRefused
-from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
@@ -27,6 +26,9 @@ from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import move_examples, name_of, plain, rule
 from heedful.store.store import Db, Row, from_row, key_of, storable
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.consolidate import Lesson, Proposal
 
 # The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
@@ -233,6 +235,8 @@ CHANGED = "one of its lessons changed during the dream"
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
     """Return the recallable lessons, sorted by name, each with its vector in `space` or None."""
     import numpy as np
+
+    from heedful.lessons.consolidate import Lesson
 
     rows = db.all("material", scope, space=space)
     return [

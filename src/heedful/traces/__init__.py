@@ -1,7 +1,8 @@
 """Read the traces of any agent as episodes, and find the mistakes in them."""
 
-from heedful.traces.episode import Limits
-from heedful.traces.messages import write
-from heedful.traces.reading import FORMATS, read
+from heedful.lazy import lazy
 
-__all__ = ["FORMATS", "Limits", "read", "write"]
+_TABLE = {"episode": "Limits", "messages": "write", "reading": "FORMATS read"}
+_HOMES, __getattr__, __dir__ = lazy(__name__, _TABLE)
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
