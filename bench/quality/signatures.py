@@ -101,7 +101,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 RULES = {
     **{name: (signature, "_PARTICULAR", shape) for name, shape in signature._SHAPES.items()},
     "date": (signature, "_PARTICULAR", signature._DATE),
-    "code": (signature, "_CODE", signature._CODE.pattern),
+    "code": (signature, "_CODE", signature._CODE),
     "list": (patterns, "_LIST", patterns._LIST.pattern),
     "fixed": (patterns, "_FIXED", patterns._FIXED.pattern),
 }
@@ -153,8 +153,10 @@ def chosen(off: frozenset[str], many: int, words: int) -> ExitStack:
     changed.enter_context(patch.multiple(patterns, MANY=many, WORDS=words))
     for rule in off:
         module, name, part = RULES[rule]
-        left = getattr(module, name).pattern.replace(part, NEVER)
-        changed.enter_context(patch.object(module, name, re.compile(left)))
+        known = getattr(module, name)
+        left = getattr(known, "pattern", known).replace(part, NEVER)
+        made = left if isinstance(known, str) else re.compile(left)
+        changed.enter_context(patch.object(module, name, made))
     return changed
 
 

@@ -1,13 +1,11 @@
-"""Work that waits for its first use, so that a process starts fast: imports and large patterns.
+"""The lazy names of packages: a name is imported at its first use, so that a package loads fast.
 
 The table of a package is the only list of its names; `scripts/stub.py` makes `__init__.pyi` from it
 for type checkers.
 """
 
-import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -36,9 +34,3 @@ def lazy(
         return value
 
     return homes, look_up, lambda: sorted({*vars(sys.modules[package]), *homes, *whole})
-
-
-@cache
-def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern that is compiled at its first use and kept."""
-    return re.compile(pattern, flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -12,6 +13,7 @@ def main() -> None:
 
         print(f"heedful {__version__}")
         return
+    gc.disable()  # until the command is imported: nothing of it is garbage
     try:
         from heedful.cli.app import app
         from heedful.cli.output import leave

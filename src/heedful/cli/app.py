@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -171,6 +172,7 @@ class Commands(TyperGroup):
             for part in (*getattr(command, "commands", {}).values(), *([command] if own else [])):
                 part.params += _shared_options(cmd_name)
             self.commands[cmd_name] = command
+            gc.enable()
         return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections import Counter
@@ -194,7 +195,7 @@ def check_judge(
     path, results = config.judge_results(values)
     result = right.total(), len(ranked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(config.RESULTS.dump_json({**results, values.judge: result}, indent=2))
+    path.write_text(json.dumps({**results, values.judge: result}, indent=2))
     doubt = config.doubt(values)
     document = {"judge": values.judge, "passed": not doubt, "right": right, "pairs": len(ranked)}
     words = f"{doubt}; {UNFIT}" if doubt else "it can judge"

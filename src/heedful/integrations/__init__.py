@@ -7,15 +7,12 @@ A module imports its framework and the core, nothing else, and is imported by it
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from heedful.lazy import lazy
-
 if TYPE_CHECKING:  # the hook process decides when to import the core
     from heedful.integrations.host import Advice, Host, HostRun
     from heedful.loop.decide import Done
     from heedful.traces.episode import Ended
 
 __all__ = ["Advice", "Host", "HostRun", "verdict_of"]
-_HOMES, __getattr__, __dir__ = lazy(__name__, {"host": "Advice Host HostRun"})
 KEY = "heedful"  # of what heedful adds to a result, a state or a message of a framework
 # How a run ends by whether its last output has passed; None if it was not judged.
 ENDS: "Mapping[Any, Ended]" = {None: "partial", True: "success", False: "failure"}
@@ -34,3 +31,12 @@ def verdict_of(result: Any) -> "Done | None":
     last = (result.get("messages") or [None])[-1]
     held = getattr(last, "response_metadata", {}).get(KEY)
     return cast("Done", codec.verdict_from(held)) if held else None
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the core when it is first needed."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from heedful.integrations import host
+
+    return getattr(host, name)

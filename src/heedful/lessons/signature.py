@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from heedful.lazy import compiled
 from heedful.lessons.lesson import Signature, digest_of, short_digest
+from heedful.lessons.words import compiled
 
 MOST = 4_096  # a longer text is read at its two ends, which is where errors are named
 # A JSON text with more brackets is read as prose, because it may be nested too deeply.

@@ -5,11 +5,11 @@ The large patterns are compiled at their first use, because opening a store need
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from math import log
-
-from heedful.lazy import compiled
 
 LONGEST = 20_000  # characters of a text that are read
 MOST = 2_000  # words of a text that are returned
@@ -65,6 +65,12 @@ def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
     """Return the share of the total weight, 0..1, that belongs to the terms in `present`."""
     covered = sum(weight for term, weight in weights.items() if term in present)
     return covered / sum(weights.values()) if covered else 0.0
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern that is compiled at its first use and kept."""
+    return re.compile(pattern)
 
 
 def _split(text: str) -> Iterator[str]:
