@@ -4,9 +4,9 @@ from pathlib import Path
 from types import ModuleType
 
 import heedful
-from heedful import checks, compat, pipeline, traces
+from heedful import checks, traces
 
-PACKAGES = (heedful, checks, compat, pipeline, traces)
+PACKAGES = (heedful, checks, traces)
 
 
 def stub_path(package: ModuleType) -> Path:

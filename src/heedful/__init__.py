@@ -3,15 +3,14 @@
 heedful decides when an agent should try again and when it must stop, and it helps the agent not to
 repeat a mistake.
 
-A public name is imported at its first use; the table below is the only list of them.
+A public name is imported at its first use, so `import heedful` is fast. The table below is the only
+list of public names; `scripts/stub.py` makes `__init__.pyi` from it for type checkers.
 """
 
 from importlib import import_module
 from typing import Any
 
-from heedful.lazy import lazy
-
-_TABLE = {
+_NAMES = {
     "checks.evaluate": "Context context",
     "drive.drive": "Result Run run",
     "drive.generate": "Writer targeted",
@@ -49,16 +48,26 @@ _TABLE = {
     "traces.episode": "Episode Event Fault",
     "traces.signals": "Signal repeated_step signals",
 }
+_HOMES = {name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()}
 # Modules that are public as a whole.
 _MODULES = {name: f"heedful.{name}" for name in "checks errors models testing traces".split()}
 _MODULES |= {"policies": "heedful.loop.policies"}
-_HOMES, _look_up, __dir__ = lazy(__name__, _TABLE, _MODULES)
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
-    if name != "__version__":
-        return _look_up(name)
-    globals()[name] = version = import_module("importlib.metadata").version("heedful")
-    return version
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("heedful")
+    else:
+        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_MODULES])

@@ -193,7 +193,7 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
         ({"text": "All is well."}, "result"),
         (compat.ReflectionResult("Ask.", importance=1.5), "importance"),
         (compat.ReflectionResult("Ask.", confidence=-1), "confidence"),
-        (compat.ReflectionResult("Ask.", strategy_text=7), "strategy_text"),  # type: ignore[arg-type]
+        (compat.ReflectionResult("Ask.", strategy_text=7), "strategy_text"),
     ],
 )
 def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):

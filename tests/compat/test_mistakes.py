@@ -293,7 +293,7 @@ def test_a_prompt_gets_entries_as_data():
     (lambda m: compat.persist_reflection(ONE, m, True, 1.5), "similarity_threshold"),
     (lambda m: compat.store(m, "", "m", "c"), "prompt"),
     (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
-    (lambda m: compat.store(m, "p", "m", None), "correction"),  # type: ignore[arg-type]
+    (lambda m: compat.store(m, "p", "m", None), "correction"),
     (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
     (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
     (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),

@@ -1,12 +1,13 @@
 """Factories of checks. A check is called as `check(candidate, context)` and returns findings.
 
 A factory returns a check. It is imported when it is first used; jsonschema, pydantic and pyarrow
-are imported when a check needs them.
+are imported when a check needs them. `scripts/stub.py` makes `__init__.pyi` from the table below.
 """
 
-from heedful.lazy import lazy
+from importlib import import_module
+from typing import Any
 
-_TABLE = {
+_NAMES = {
     "claims": "Claim Evidence Lexicon ground grounding",
     "claims.insights": "insights precision",
     "critique": "BIASES ROLES Role calibrate critic critics",
@@ -16,6 +17,17 @@ _TABLE = {
     "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",
 }
-_HOMES, __getattr__, __dir__ = lazy(__name__, _TABLE)
+_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heedful.checks' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,8 +1,9 @@
 """The names, arguments and results of earlier reflection systems, imported at their first use."""
 
-from heedful.lazy import lazy
+from importlib import import_module
+from typing import Any
 
-_TABLE = {
+_NAMES = {
     "guardrails": "FATIGUE_CONFIG GuardedLoops LoopGuardrails RERUN_CONFIG calculate_fatigue_score "
     "detect_bias_repetition enforce_rerun_limits get_guardrails_status get_loop_trace "
     "log_rerun_reasoning make_rerun_decision override_guardrails process_loop_completion "
@@ -16,6 +17,13 @@ _TABLE = {
     "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflector generate_reflection "
     "query_reflections store_reflection",
 }
-_HOMES, __getattr__, __dir__ = lazy(__name__, _TABLE)
+_HOMES = {name: f"heedful.compat.{at}" for at, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heedful.compat' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value

@@ -1,8 +1,6 @@
 """Durable pipelines: each stage is checked, and runs again with feedback if it fails."""
 
-from heedful.lazy import lazy
+from heedful.pipeline.pipeline import Guardrails, Pipeline, validate
+from heedful.pipeline.questions import RunAnswer, answer, statistics
 
-_TABLE = {"pipeline": "Guardrails Pipeline validate", "questions": "RunAnswer answer statistics"}
-_HOMES, __getattr__, __dir__ = lazy(__name__, _TABLE)
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
+__all__ = ["Guardrails", "Pipeline", "RunAnswer", "answer", "statistics", "validate"]
