@@ -4,9 +4,9 @@ from pathlib import Path
 from types import ModuleType
 
 import heedful
-from heedful import checks, traces
+from heedful import checks
 
-PACKAGES = (heedful, checks, traces)
+PACKAGES = (heedful, checks)
 
 
 def stub_path(package: ModuleType) -> Path:

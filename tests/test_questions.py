@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
-from heedful.pipeline.questions import answer, find_stage, statistics
+from heedful.pages.questions import answer, find_stage, statistics
 from heedful.store.runs import Report, StageReport
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
 

@@ -69,9 +69,13 @@ def install(
         changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
     written, past, asks = _write(changes, yes), plans.past_sessions(), _asks() and not yes
     process.approve("files", files)
-    if asks and not trust and not _states_trust(everywhere):
-        output.say(plans.TRUST)
-        trust = prompt("Trusted programs", default="none", err=True)
+    if asks and not trust:
+        stated: object = process.approvals()["trust"] if everywhere else {}
+        with suppress(NotFound):  # there is no database yet
+            stated = stated or (not everywhere and config.ask(lambda memory: memory.stated_trust()))
+        if not stated:
+            output.say(plans.TRUST)
+            trust = prompt("Trusted programs", default="none", err=True)
     if trust:
         _state(trust.replace(",", " ").split(), everywhere)
     if asks and written and past and confirm(f"Learn from your past sessions in {past}?", err=True):
@@ -84,13 +88,6 @@ def install(
         past and not asks
     )
     return output.answer({"written": written}, *said)
-
-
-def _states_trust(everywhere: bool) -> bool:
-    with suppress(NotFound):  # there is no database yet
-        own = process.approvals()["trust"]
-        return bool(own if everywhere else config.ask(lambda memory: memory.stated_trust()))
-    return False
 
 
 def _state(names: Sequence[str], everywhere: bool) -> None:

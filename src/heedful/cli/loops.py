@@ -15,9 +15,9 @@ from heedful.cli.output import Table, answer, call, columns, counted, emit, foll
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
-from heedful.loop.explain import Explanation
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
+from heedful.pages import markdown, questions
 from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
@@ -56,24 +56,18 @@ def why(
         state = state_after(latest_verdict(found.decisions))
         made = ((one.attempt, one.verdict) for one in found.decisions)
         fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
-        return answer(_document(found, explanation), page("why", **known, state=state, fed=fed))
-    from heedful.pages import markdown
-    from heedful.pipeline import questions
+        document = dict[str, Any]()
+        if call().json:
+            from heedful.service.schemas import explanation_record, loop_record
 
+            document = {**loop_record(found), **explanation_record(explanation)}
+        return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
     about = questions.describe_stage(found, one) if one else questions.describe_run(found)
     said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     run = {"pipeline": found.pipeline, "run": found.run}
     document = run | one.plain() if one else found.plain()
     return answer(document, f"{about}\n\n{said}", following("ask", found.run))
-
-
-def _document(found: StoredLoop, explanation: Explanation) -> dict[str, Any]:
-    if not call().json:
-        return {}
-    from heedful.service.schemas import explanation_record, loop_record
-
-    return {**loop_record(found), **explanation_record(explanation)}
 
 
 def _text(value: Any) -> str:
@@ -126,8 +120,6 @@ def ask(
     reports.
     """
 
-    from heedful.pipeline import questions
-
     async def read(memory: Memory) -> Report:
         stored = await loop_of(memory, run)
         if not is_run(stored):
@@ -157,8 +149,6 @@ def runs(
 ) -> int:
     """List the newest runs of pipelines. With --stats, also count failures, retries and costs."""
 
-    from heedful.pipeline import questions
-
     async def read(memory: Memory) -> list[Report]:
         listed = await newest_runs(memory, limit, pipeline)
         return [await report_of(memory.store, memory.scope, one.id) for one in listed]
@@ -179,14 +169,12 @@ def runs(
 
 
 def _run_row(report: Report) -> dict[str, Any]:
-    from heedful.pipeline.questions import cost
-
     made = [attempt for stage in report.stages for attempt in stage.attempts]
     passed = sum(stage.action == "passed" for stage in report.stages)
     row: dict[str, Any] = {"run": report.run, "pipeline": report.pipeline, "state": report.status}
     row |= {"passed": f"{passed}/{len(report.stages)}", "attempts": len(made)}
     row["retries"] = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
-    return row | {"seconds": cost(made)[1], "began": report.began}
+    return row | {"seconds": questions.cost(made)[1], "began": report.began}
 
 
 def _short(id: str) -> str:

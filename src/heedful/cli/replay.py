@@ -24,7 +24,7 @@ from heedful.loop import policies as presets
 from heedful.loop import replay as replays
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
-from heedful.loop.reach import Reach, reach
+from heedful.loop.reach import reach
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.report import Point, draw_front
@@ -117,17 +117,16 @@ def check(
     """
     chosen = presets.policy(config.settings(policy=policy).policy)
     found = reach(chosen)
-    document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
+    rules = []
+    for one in found:
+        history = one.history.attempts if one.history else ()
+        rule: dict[str, Any] = {"rule": codec.rule_to(one.rule), "name": one.name}
+        rule |= {"can_fire": one.history is not None, "attempts": len(history) or None}
+        rules.append({**rule, "history": list(map(codec.to_document, history)), "proof": one.proof})
+    document = {"policy": codec.policy_to(chosen), "rules": rules}
     usual = {"nothing": record.NOTHING, "improvement": record.Improvement()}
     answer(document, output.page("reach", policy=chosen, found=found, **usual))
     return 0 if all(one.history is not None for one in found) else 1
-
-
-def _reach_document(found: Reach) -> dict[str, Any]:
-    history = found.history.attempts if found.history else ()
-    document: dict[str, Any] = {"rule": codec.rule_to(found.rule), "name": found.name}
-    document |= {"can_fire": found.history is not None, "attempts": len(history) or None}
-    return document | {"history": list(map(codec.to_document, history)), "proof": found.proof}
 
 
 NOT_PASSED = record.Finding("recorded", "not passed")

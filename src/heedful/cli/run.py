@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -203,10 +203,19 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
     address, mark, model = job.settings.model.rpartition("#")
-    document |= {"model": f"{shown(address)}{mark}{model}", **_sums(rows)}
+    names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
+    counts = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
+    seconds = round(sum(row.seconds for row in rows), 3)
+    sums = {"tasks": len(rows), **counts, "seconds": seconds}
+    document |= {"model": f"{shown(address)}{mark}{model}", **sums}
     document |= {"rows": rows, "report": job.page}
     if failure is None or not call().json:
-        answer(document, *(_describe(rows, job) if rows else ()))
+        failed = [row.loop for row in rows if not row.passed]
+        heads = {"": "run", **output.columns(" ".join(sums))}
+        table = Table(heads, [{"run": job.name, **sums}]) if rows else ""
+        page = f"report {job.page}" if rows and job.page is not None else ""
+        then = f"\n{following('why', failed[0], db=job.settings.db)}" if failed else ""
+        answer(document, table, page, then)
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1
     if not job.name:
@@ -223,21 +232,6 @@ def _how_to_resume(job: Job) -> str:
     name = [] if job.given else ["--run", job.name]
     again = shlex.join(["heedful", *kept, *name, "--resume"])
     return f"; stored results stay; continue with:\n  {again}"
-
-
-def _sums(rows: Sequence[Row]) -> dict[str, Any]:
-    names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
-    sums = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
-    return {"tasks": len(rows), **sums, "seconds": round(sum(row.seconds for row in rows), 3)}
-
-
-def _describe(rows: Sequence[Row], job: Job) -> Iterator[object]:
-    cells = {"run": job.name, **_sums(rows)}
-    yield Table({"": "run", **output.columns(" ".join(_sums(rows)))}, [cells])
-    if job.page is not None:
-        yield f"report {job.page}"
-    if failed := [row for row in rows if not row.passed]:
-        yield f"\n{following('why', failed[0].loop, db=job.settings.db)}"
 
 
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:

@@ -122,16 +122,12 @@ def _ask(values: Settings, held: int) -> None:
     output.say(f"{counted(released, 'text')} released; heedful trust list shows the statements")
 
 
-def _files(folders: Sequence[Path]) -> list[Path]:
-    """Return the files of sessions, oldest first, so that they are learnt in their order."""
-    found = {*folders, *(file for one in folders for form in FILES for file in one.rglob(form))}
-    return sorted(filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file)))
-
-
 async def _learn(
     folders: Sequence[Path], values: Settings, report: Report, progress: Progress
 ) -> None:
-    files = await asyncio.to_thread(_files, folders)
+    found = {*folders, *(file for one in folders for form in FILES for file in one.rglob(form))}
+    # Oldest first, so that they are learnt in their order.
+    files = sorted(filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file)))
     memories: dict[str, Memory] = {}
     async with AsyncExitStack() as stack:
         for number, file in enumerate(files, 1):

@@ -94,8 +94,13 @@ def _answer(event: str, agent: str, work: str, strict: bool) -> None:
     found = read_settings(folder)
     if found["ignored"]:
         _log(f"{event}: ignored until heedful hook approve: {', '.join(found['ignored'])}")
-    _without_tls()
+    bare = "asyncio" not in sys.modules and "ssl" not in sys.modules
+    if bare:  # ssl takes 8 ms to import, and a hook opens no TLS connection
+        sys.modules["ssl"] = None  # type: ignore[assignment]
     import asyncio
+
+    if bare:
+        del sys.modules["ssl"]
 
     from heedful.integrations import hooks
 
@@ -238,15 +243,6 @@ def detach(work: str, session: str, folder: Path) -> None:
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
     process.returncode = 0  # nobody waits for it
-
-
-def _without_tls() -> None:
-    """Let asyncio be imported without ssl, which takes 8 ms: a hook opens no TLS connection."""
-    if "asyncio" not in sys.modules and "ssl" not in sys.modules:
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-        import asyncio  # noqa: F401
-
-        del sys.modules["ssl"]
 
 
 def _log(line: str) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.loop.record import Finding
 
 Answer = Mapping[str, Any]
+Form = Callable[[str, str], Answer]  # makes an answer from the name of the event and a text
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
 # Claude Code cuts what a hook adds after 10,000 characters.
@@ -54,16 +55,11 @@ _CODES = ("exit_code", "exitCode", "returncode")
 _TEXTS = ("stdout", "stderr", "output", "llmContent", "content", "text", "result")
 
 
-def _nested(event: str, text: str) -> Answer:
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+def _nested(name: str, **more: str) -> Form:
+    return lambda event, text: {"hookSpecificOutput": {"hookEventName": event, **more, name: text}}
 
 
-def _refused(event: str, text: str) -> Answer:
-    denial = {"permissionDecision": "deny", "permissionDecisionReason": text}
-    return {"hookSpecificOutput": {"hookEventName": event, **denial}}
-
-
-def _named(name: str, **more: str) -> Callable[[str, str], Answer]:
+def _named(name: str, **more: str) -> Form:
     return lambda event, text: {**more, name: text}
 
 
@@ -79,9 +75,9 @@ class Agent:
     events: Mapping[str, Kind]
     takes: frozenset[str]
     fields: Mapping[str, str] = field(default_factory=dict)
-    context: Callable[[str, str], Answer] = _nested
-    deny: Callable[[str, str], Answer] = _refused
-    block: Callable[[str, str], Answer] = _named("reason", decision="block")
+    context: Form = _nested("additionalContext")
+    deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
+    block: Form = _named("reason", decision="block")
 
     def event_of(self, kind: Kind) -> str:
         """Return its name of one of our events, "" if it has none."""

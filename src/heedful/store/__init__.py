@@ -105,11 +105,13 @@ def own_db() -> Path:
 
 def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
     """Return a table of a TOML file, {} if the file does not exist. Raises UsageError."""
-    import tomllib  # not every process reads settings
     from pathlib import Path
 
     try:
-        found: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        text = Path(file).read_text(encoding="utf-8")
+        import tomllib  # few folders have such a file
+
+        found: Any = tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.codec import to_document
 from heedful.loop.record import check_integer, require
 from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
 
@@ -382,6 +381,8 @@ def _fault(value: Any) -> Fault | None:
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
     """Yield each episode as one line of ASCII; `read` restores all fields except `source`."""
     for episode in episodes:
+        from heedful.loop.codec import to_document  # slow to import, and few write
+
         document = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
         document.pop("source", None)
         yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
