@@ -1,4 +1,4 @@
-"""Run the examples of README.md and docs/*.md, each page in a new process and folder.
+"""Run the examples of README.md and docs/*.md, each page in a new process, folder and home.
 
 In the order of the page:
 
@@ -29,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from heedful.models.weights import default_cache
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 150
@@ -149,13 +151,19 @@ def start(path: Path) -> tuple[bool, str]:
         "TERM": "dumb",
         "PYTHONWARNINGS": "error",
     }
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
+        home = Path(own)  # what belongs to the user stays as it is; only the weights are shared
+        weights = default_cache()
+        weights.mkdir(parents=True, exist_ok=True)
+        link = home / weights.relative_to(Path.home())
+        link.parent.mkdir(parents=True)
+        link.symlink_to(weights)
         command = [sys.executable, __file__, "--in-this-folder", str(path)]
         try:
             done = subprocess.run(
                 command,
                 cwd=folder,
-                env=environment,
+                env=environment | {"HOME": own},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
-settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("test", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("soak", deadline=None, print_blob=True, max_examples=100 * SOAK)
 settings.load_profile("soak" if SOAK > 1 else "test")
 

@@ -44,16 +44,13 @@ def bias(tag: str, severity: float = 0.6, quote: str = "twice a day") -> dict[st
 # Roles
 
 
-@pytest.mark.parametrize(
-    ("role", "answer", "score", "preference", "level"),
-    [
-        ("alignment", {"alignment": 0}, 0.0, 0.0, "warning"),
-        ("drift", {"drift": 0.25}, 0.25, 0.75, "warning"),
-        ("pessimist", {"biases": []}, 0.0, 1.0, "note"),
-        ("pessimist", {"biases": [bias("framing", 0.4)]}, 0.4, 0.6, "note"),
-        ("summary", {"summary_valid": False}, 0.0, 0.0, "error"),
-    ],
-)
+@pytest.mark.parametrize(("role", "answer", "score", "preference", "level"), [
+    ("alignment", {"alignment": 0}, 0.0, 0.0, "warning"),
+    ("drift", {"drift": 0.25}, 0.25, 0.75, "warning"),
+    ("pessimist", {"biases": []}, 0.0, 1.0, "note"),
+    ("pessimist", {"biases": [bias("framing", 0.4)]}, 0.4, 0.6, "note"),
+    ("summary", {"summary_valid": False}, 0.0, 0.0, "error"),
+])  # fmt: skip
 def test_each_role_has_a_score_a_preference_and_a_reason(role, answer, score, preference, level):
     evaluation = judged(checks.critic(role, ScriptedModel(said(**answer))))
     (name,) = checks.ROLES[role].directions
@@ -90,23 +87,20 @@ def test_a_role_of_ones_own_may_be_data():
     assert judged(check).findings[1].key == "bias: rude"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"name": " "}, "name of a role"),
-        ({"instruction": ""}, "instruction of a role"),
-        ({"scores": {}}, "scores of role 'r'"),
-        ({"scores": {"a": "up"}}, "direction of 'a' is 'up'"),
-        ({"scores": {"confidence": "at_least"}}, "name of a score is 'confidence'"),
-        ({"role": 5}, "role is 5"),
-        ({"goal": None}, "goal is None"),
-        ({"temperature": 2}, "temperature is 2"),
-        ({"seed": "1"}, "seed is '1'"),
-        ({"model": object()}, "model of role 'alignment'"),
-        ({"model": FixedEmbedder()}, "model of role 'alignment' is .*must be a Model or its name"),
-        ({"role": "pessimist", "model": None}, "model of role 'pessimist' is None"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"name": " "}, "name of a role"),
+    ({"instruction": ""}, "instruction of a role"),
+    ({"scores": {}}, "scores of role 'r'"),
+    ({"scores": {"a": "up"}}, "direction of 'a' is 'up'"),
+    ({"scores": {"confidence": "at_least"}}, "name of a score is 'confidence'"),
+    ({"role": 5}, "role is 5"),
+    ({"goal": None}, "goal is None"),
+    ({"temperature": 2}, "temperature is 2"),
+    ({"seed": "1"}, "seed is '1'"),
+    ({"model": object()}, "model of role 'alignment'"),
+    ({"model": FixedEmbedder()}, "model of role 'alignment' is .*must be a Model or its name"),
+    ({"role": "pessimist", "model": None}, "model of role 'pessimist' is None"),
+])  # fmt: skip
 def test_a_role_or_an_argument_that_cannot_be_used_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
     asked = {"role": "alignment", "model": ScriptedModel()} | arguments
@@ -270,14 +264,11 @@ def panel(*answers: str, role: str = "alignment") -> Evaluation:
     return judged(checks.critics([checks.critic(role, ScriptedModel(one)) for one in answers]))
 
 
-@pytest.mark.parametrize(
-    ("pairs", "median", "apart", "preference"),
-    [
-        ([(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)], 0.8, 0.8, 0.6),
-        ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7),
-        ([(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505),
-    ],
-)
+@pytest.mark.parametrize(("pairs", "median", "apart", "preference"), [
+    ([(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)], 0.8, 0.8, 0.6),
+    ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7),
+    ([(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505),
+])  # fmt: skip
 def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     pairs, median, apart, preference
 ):

@@ -56,46 +56,40 @@ def wrong(text: str, evidence: object, lexicon: Mapping[str, Any] | None = None)
     return [claim.text for claim in claims if claim.verdict == "contradicted"]
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "contradicted"),
-    [
-        (MODELS, "Ridge has an RMSE of 3.3.", []),
-        (MODELS, "Ridge has an RMSE of 4.1.", ["4.1"]),  # it is there, in the row of another
-        (MODELS, "The RMSE of Ridge is 3.25 and its R2 is 0.61.", ["0.61"]),
-        (MODELS, "Forest was trained on 12k training rows, with an RMSE of 3.", []),
-        (MODELS, "Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).", ["0.7"]),
-        (MODELS, "From Naive to Ridge RMSE fell from 4.1 to 3.25, by 0.85.", []),
-        (CHESS, "Ada Verne had 18 points, four captures and a draw.", ["four"]),
-        (CHESS, "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", []),
-        (CHESS, "They met on Thursday, May 6, 2021, not on Sunday.", ["Sunday"]),
-        (CHESS, "The Otters beat the Ferrets.", ["Ferrets"]),
-        (RUN, "It has an RMSE of 2.1 with an MAE of 3.25.", ["2.1", "3.25"]),
-        (RUN, "MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).", ["0.61"]),
-        (RUN, "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5", ["2.5", "0.5"]),
-        ({"a": 3, "b": 4}, "b is 12, and a 12 kg parcel.", ["12"]),
-        (SPLIT, "The Test RMSE is 2.0 and the Train MAE is 1.5.", ["2.0"]),
-        (WATER, "The level was 3.1 on March 2, 2021.", ["3.1"]),
-        (WATER, "From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
-        (WATER, "The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
-        (MONTHS, "The overall MAE is 3.0. In May the MAE is 3.0.", ["3.0"]),
-        (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
-        (MODELS, "The highest R2 value is that of Forest; the highest RMSE was Naive's.", []),
-        (MODELS, "Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
-        (MODELS, "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.", []),
-    ],
-)
+@pytest.mark.parametrize(("evidence", "text", "contradicted"), [
+    (MODELS, "Ridge has an RMSE of 3.3.", []),
+    (MODELS, "Ridge has an RMSE of 4.1.", ["4.1"]),  # it is there, in the row of another
+    (MODELS, "The RMSE of Ridge is 3.25 and its R2 is 0.61.", ["0.61"]),
+    (MODELS, "Forest was trained on 12k training rows, with an RMSE of 3.", []),
+    (MODELS, "Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).", ["0.7"]),
+    (MODELS, "From Naive to Ridge RMSE fell from 4.1 to 3.25, by 0.85.", []),
+    (CHESS, "Ada Verne had 18 points, four captures and a draw.", ["four"]),
+    (CHESS, "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", []),
+    (CHESS, "They met on Thursday, May 6, 2021, not on Sunday.", ["Sunday"]),
+    (CHESS, "The Otters beat the Ferrets.", ["Ferrets"]),
+    (RUN, "It has an RMSE of 2.1 with an MAE of 3.25.", ["2.1", "3.25"]),
+    (RUN, "MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).", ["0.61"]),
+    (RUN, "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5", ["2.5", "0.5"]),
+    ({"a": 3, "b": 4}, "b is 12, and a 12 kg parcel.", ["12"]),
+    (SPLIT, "The Test RMSE is 2.0 and the Train MAE is 1.5.", ["2.0"]),
+    (WATER, "The level was 3.1 on March 2, 2021.", ["3.1"]),
+    (WATER, "From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
+    (WATER, "The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
+    (MONTHS, "The overall MAE is 3.0. In May the MAE is 3.0.", ["3.0"]),
+    (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
+    (MODELS, "The highest R2 value is that of Forest; the highest RMSE was Naive's.", []),
+    (MODELS, "Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
+    (MODELS, "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.", []),
+])  # fmt: skip
 def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):
     assert wrong(text, evidence) == contradicted
 
 
-@pytest.mark.parametrize(
-    ("text", "contradicted"),
-    [
-        ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
-        ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
-        ("Cy Marsh made 1 of 2 draws.", ["1"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "contradicted"), [
+    ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
+    ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
+    ("Cy Marsh made 1 of 2 draws.", ["1"]),
+])  # fmt: skip
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     assert wrong(text, CHESS, WORDS) == contradicted
     assert wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
@@ -172,15 +166,12 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
     assert found.key == "grounding: no evidence"
 
 
-@pytest.mark.parametrize(
-    ("evidence", "options"),
-    [
-        (MODELS, {"unsupported": "note"}),
-        (MODELS, {"lexicon": 5}),
-        (MODELS, {"lexicon": {"words": {}}}),
-        (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
-    ],
-)
+@pytest.mark.parametrize(("evidence", "options"), [
+    (MODELS, {"unsupported": "note"}),
+    (MODELS, {"lexicon": 5}),
+    (MODELS, {"lexicon": {"words": {}}}),
+    (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
+])  # fmt: skip
 def test_arguments_are_checked(evidence, options):
     with pytest.raises(InvalidInput, match=next(iter(options))):
         grounding(evidence, **options)

@@ -61,21 +61,18 @@ def test_the_short_names_are_all_there_is():
         checks.load({"name": "wrods"}, None)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"name": 5}, "name of a check"),
-        ({"name": "a b:c"}, "name of a check"),
-        ("words", "check is 'words'"),
-        ({"name": "words", "most": 5}, "arguments of check 'words'.*at_least, at_most.*'most'"),
-        ({"name": "regex"}, "pattern of check 'regex'"),
-        ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
-        ({"name": "json_schema", "schema": {"type": "odd"}}, "schema of check 'json_schema'"),
-        ({"name": "contains"}, "needles of check 'contains'.*required"),
-        ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
-        ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), [
+    ({"name": 5}, "name of a check"),
+    ({"name": "a b:c"}, "name of a check"),
+    ("words", "check is 'words'"),
+    ({"name": "words", "most": 5}, "arguments of check 'words'.*at_least, at_most.*'most'"),
+    ({"name": "regex"}, "pattern of check 'regex'"),
+    ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
+    ({"name": "json_schema", "schema": {"type": "odd"}}, "schema of check 'json_schema'"),
+    ({"name": "contains"}, "needles of check 'contains'.*required"),
+    ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
+    ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
+])  # fmt: skip
 def test_a_wrong_argument_is_named_with_its_check(spec, message):
     with pytest.raises(InvalidInput, match=message):
         checks.load(spec, None)

@@ -94,17 +94,14 @@ def test_at_a_bound_nothing_is_found(predicted, expected):
     assert names(judged(actual_of(200, 20), predicted)) == expected
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        (actual_of(300, 2), column(300, 1.9), []),  # kelvin: as constant as the actual
-        (actual_of(300, 200), column(300, 1.9), [CONSTANT]),
-        (actual_of(0, 20), column(0, 0.1), [CONSTANT]),
-        (actual_of(0, 20), np.zeros(400), [CONSTANT]),
-        (actual_of(0, 20), column(0, 0.2), []),  # at the bound
-        (actual_of(0, 20), column(20, 0.21), []),
-    ],
-)
+@pytest.mark.parametrize(("actual", "predicted", "expected"), [
+    (actual_of(300, 2), column(300, 1.9), []),  # kelvin: as constant as the actual
+    (actual_of(300, 200), column(300, 1.9), [CONSTANT]),
+    (actual_of(0, 20), column(0, 0.1), [CONSTANT]),
+    (actual_of(0, 20), np.zeros(400), [CONSTANT]),
+    (actual_of(0, 20), column(0, 0.2), []),  # at the bound
+    (actual_of(0, 20), column(20, 0.21), []),
+])  # fmt: skip
 def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     check = checks.predictions(spread_ratio_max=1e9)
     found = [name for name in names(findings(check, (actual, predicted))) if name != SPREAD]
@@ -131,24 +128,21 @@ def test_leakage_and_skill(actual, predicted, expected):
 # Degenerate input
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        ([], [], ["missing_results: empty"]),
-        ([1.0], [2.0], ["missing_results: one row"]),
-        ([1.0, 2.0], [None, None], ["finite: predicted missing", "missing_results: no pairs"]),
-        ([1, 2, 3], [1, 2], ["predictions: unequal lengths"]),
-        ([5, 5, 5], [5, 5, 5], [f"{CONSTANT}: predicted"]),
-        ([5, 5], [5, 6], [f"{FAR}: predicted", f"{SPREAD}: no spread"]),
-        ([5, 5], [4, 6], [f"{SPREAD}: no spread"]),
-        ([1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"]),
-        ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
-        ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted no numbers"]),
-        ([1, 2], [True, False], ["finite: predicted no numbers", "missing_results: no pairs"]),
-        ([1e200, 2], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
-        ([1, -(10**400)], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
-    ],
-)
+@pytest.mark.parametrize(("actual", "predicted", "expected"), [
+    ([], [], ["missing_results: empty"]),
+    ([1.0], [2.0], ["missing_results: one row"]),
+    ([1.0, 2.0], [None, None], ["finite: predicted missing", "missing_results: no pairs"]),
+    ([1, 2, 3], [1, 2], ["predictions: unequal lengths"]),
+    ([5, 5, 5], [5, 5, 5], [f"{CONSTANT}: predicted"]),
+    ([5, 5], [5, 6], [f"{FAR}: predicted", f"{SPREAD}: no spread"]),
+    ([5, 5], [4, 6], [f"{SPREAD}: no spread"]),
+    ([1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"]),
+    ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
+    ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted no numbers"]),
+    ([1, 2], [True, False], ["finite: predicted no numbers", "missing_results: no pairs"]),
+    ([1e200, 2], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
+    ([1, -(10**400)], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
+])  # fmt: skip
 def test_degenerate_input_has_its_own_finding(actual, predicted, expected):
     found = judged(actual, predicted)
     assert [one.key for one in found if one.level == "error"] == expected

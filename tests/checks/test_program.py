@@ -47,19 +47,16 @@ def test_an_exception_is_told_with_its_place():
     assert "program.py:2 in add: return a + c" in found[0].evidence
 
 
-@pytest.mark.parametrize(
-    ("program", "key", "said"),
-    [
-        ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
-        (ADD + "\ud800", "syntax", "not valid Python"),
-        ("1 / 0", "load ZeroDivisionError", "division by zero"),
-        ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
-        ("input()", "load EOFError", "before any test"),
-        ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
-        ("import ctypes\nctypes.string_at(0)\n" + ADD, "ended early", "ended before any test"),
-        ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
-    ],
-)
+@pytest.mark.parametrize(("program", "key", "said"), [
+    ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
+    (ADD + "\ud800", "syntax", "not valid Python"),
+    ("1 / 0", "load ZeroDivisionError", "division by zero"),
+    ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
+    ("input()", "load EOFError", "before any test"),
+    ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
+    ("import ctypes\nctypes.string_at(0)\n" + ADD, "ended early", "ended before any test"),
+    ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
+])  # fmt: skip
 def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key, said):
     found = findings(CHECK, program)
     cause = next(f for f in found if f.key == key)
@@ -70,14 +67,11 @@ def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key,
     assert len(found) >= 3
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "while True: pass",
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while True: pass",
-        "import os\n    while True: os.write(1, b'x' * 65536)",
-    ],
-)
+@pytest.mark.parametrize("body", [
+    "while True: pass",
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while True: pass",
+    "import os\n    while True: os.write(1, b'x' * 65536)",
+])  # fmt: skip
 def test_a_program_that_does_not_end_is_stopped(body):
     found = findings(QUICK, f"def add(a, b):\n    {body}\n")
     assert [f.key for f in found] == BOTH
@@ -87,14 +81,11 @@ def test_a_program_that_does_not_end_is_stopped(body):
 # What a sloppy program may do
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        "import os; os.fork()",
-        "import subprocess; subprocess.run(['true'])",
-        "import os; os.kill(os.getppid(), 9)",
-    ],
-)
+@pytest.mark.parametrize("start", [
+    "import os; os.fork()",
+    "import subprocess; subprocess.run(['true'])",
+    "import os; os.kill(os.getppid(), 9)",
+])  # fmt: skip
 def test_processes_and_signals_are_refused(start):
     found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")
     assert [f.key for f in found] == BOTH
@@ -116,28 +107,25 @@ LINUX = pytest.mark.skipif(
 
 @LINUX
 @pytest.mark.parametrize("isolated", [True, False])
-@pytest.mark.parametrize(
-    "do",
-    [
-        "open('/proc/PARENT/environ').read()",
-        "open('/proc/%d/environ' % os.getppid()).read() if os.getppid() > 1 else 1 / 0",
-        "open('FOLDER/mine').read()",
-        "open('FOLDER/theirs', 'w').write('x')",
-        "os.remove('FOLDER/mine')",
-        "open('/etc/shadow').read()",
-        "os.listdir(os.path.expanduser('~'))",
-        "open(json.__file__, 'a')",
-        "socket.create_connection(('127.0.0.1', PORT))",
-        "socket.socket(socket.AF_UNIX)",
-        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-        f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0",
-        f"{LIBC} libc.fork() >= 0 or 1 / 0",
-        f"{LIBC} libc.vfork() >= 0 or 1 / 0",
-        f"{LIBC} libc.execv(b'/bin/true', 0) == 0 or 1 / 0",
-        f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
-        f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0",
-    ],
-)
+@pytest.mark.parametrize("do", [
+    "open('/proc/PARENT/environ').read()",
+    "open('/proc/%d/environ' % os.getppid()).read() if os.getppid() > 1 else 1 / 0",
+    "open('FOLDER/mine').read()",
+    "open('FOLDER/theirs', 'w').write('x')",
+    "os.remove('FOLDER/mine')",
+    "open('/etc/shadow').read()",
+    "os.listdir(os.path.expanduser('~'))",
+    "open(json.__file__, 'a')",
+    "socket.create_connection(('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_UNIX)",
+    "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0",
+    f"{LIBC} libc.fork() >= 0 or 1 / 0",
+    f"{LIBC} libc.vfork() >= 0 or 1 / 0",
+    f"{LIBC} libc.execv(b'/bin/true', 0) == 0 or 1 / 0",
+    f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
+    f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0",
+])  # fmt: skip
 def test_a_hostile_program_reaches_nothing_of_others(do, isolated, tmp_path, monkeypatch):
     """It does so without the audit of Python, and without namespaces, as in many containers."""
     if not isolated:
@@ -154,17 +142,14 @@ def test_a_hostile_program_reaches_nothing_of_others(do, isolated, tmp_path, mon
     assert os.listdir(tmp_path) == ["mine"]
 
 
-@pytest.mark.parametrize(
-    "does",
-    [
-        "threading.Thread(target=print).start() is None",
-        "asyncio.run(asyncio.sleep(0)) is None",
-        "os.path.dirname(tempfile.mkdtemp()) == os.getcwd()",
-        "sqlite3.connect('a.db').execute('create table t (x)').fetchall() == []",
-        "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == []",
-        "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
-    ],
-)
+@pytest.mark.parametrize("does", [
+    "threading.Thread(target=print).start() is None",
+    "asyncio.run(asyncio.sleep(0)) is None",
+    "os.path.dirname(tempfile.mkdtemp()) == os.getcwd()",
+    "sqlite3.connect('a.db').execute('create table t (x)').fetchall() == []",
+    "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == []",
+    "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
+])  # fmt: skip
 def test_an_honest_program_is_not_hindered(does):
     names = "import asyncio, numpy, os, sqlite3, tempfile, threading, zoneinfo\n"
     assert keys(checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048), names) == []
@@ -201,21 +186,18 @@ for fd in range(100):
 """
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "def add(a, b):\n    import sys; sys.exit(0)",
-        "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
-        "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
-        FAKE + "def add(a, b): return -1",
-        "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
-        "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
-        "def add(a, b): raise AssertionError",
-        "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, b): raise Bad",
-        "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return Odd()",
-        "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
-    ],
-)
+@pytest.mark.parametrize("program", [
+    "def add(a, b):\n    import sys; sys.exit(0)",
+    "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
+    "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
+    FAKE + "def add(a, b): return -1",
+    "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
+    "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
+    "def add(a, b): raise AssertionError",
+    "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, b): raise Bad",
+    "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return Odd()",
+    "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
+])  # fmt: skip
 def test_no_wrong_program_passes_by_accident(program):
     found = keys(CHECK, program)
     assert set(BOTH) <= set(found)
@@ -227,15 +209,12 @@ def test_a_built_in_function_is_no_entry_point():
     assert keys(check, "def sum(x): return x[0]") == []
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("[[[['x' * 150] * 12] * 12] * 12] * 12", "'xxx"),
-        ("list(range(10**6))", "[0, 1, 2"),
-        ("10**5000", "(cannot be shown: ValueError)"),
-        ("Odd()", "(cannot be shown: SystemExit)"),
-    ],
-)
+@pytest.mark.parametrize(("value", "said"), [
+    ("[[[['x' * 150] * 12] * 12] * 12] * 12", "'xxx"),
+    ("list(range(10**6))", "[0, 1, 2"),
+    ("10**5000", "(cannot be shown: ValueError)"),
+    ("Odd()", "(cannot be shown: SystemExit)"),
+])  # fmt: skip
 def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
     odd = "class Odd:\n    def __repr__(self): raise SystemExit(0)\n"
     first, second = findings(CHECK, f"{odd}def add(a, b): return {value}\n")
@@ -276,15 +255,12 @@ def test_a_check_function_is_called_once(call):
     assert [f.key for f in wrong] == expected
 
 
-@pytest.mark.parametrize(
-    ("source", "actual"),
-    [
-        ("assert not f()", "`not f()` is False"),
-        ("assert 3 == f()", "`f()` is 7"),
-        ("assert 0 < f() < 5", "`0 < f() < 5` is False"),
-        ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
-    ],
-)
+@pytest.mark.parametrize(("source", "actual"), [
+    ("assert not f()", "`not f()` is False"),
+    ("assert 3 == f()", "`f()` is 7"),
+    ("assert 0 < f() < 5", "`0 < f() < 5` is False"),
+    ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
+])  # fmt: skip
 def test_what_an_assertion_shows(source, actual):
     (finding,) = findings(checks.python_tests(source, "f"), "def f(): return 7")
     assert finding.message.endswith(f"fails: {actual}")
@@ -298,24 +274,21 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
 
 
-@pytest.mark.parametrize(
-    ("tests", "entry_point", "field"),
-    [
-        ("", None, "tests"),
-        ("def (", None, "tests"),
-        ("import math\nx = 1", None, "tests"),
-        ("return 5", None, "tests"),
-        ("def check(candidate): assert candidate()", None, "entry_point"),
-        ("def test_it(): return f()", None, "tests"),
-        ("def test_it(fixture): assert f()", None, "tests"),
-        ("def check(a, b): assert a", "f", "tests"),
-        ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
-        ("assert f()", "not a name", "entry_point"),
-        ("assert f()", "lambda", "entry_point"),
-        ("assert f()\0", "f", "tests"),
-        ("assert f()\nassert await f()", "f", "tests"),
-    ],
-)
+@pytest.mark.parametrize(("tests", "entry_point", "field"), [
+    ("", None, "tests"),
+    ("def (", None, "tests"),
+    ("import math\nx = 1", None, "tests"),
+    ("return 5", None, "tests"),
+    ("def check(candidate): assert candidate()", None, "entry_point"),
+    ("def test_it(): return f()", None, "tests"),
+    ("def test_it(fixture): assert f()", None, "tests"),
+    ("def check(a, b): assert a", "f", "tests"),
+    ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
+    ("assert f()", "not a name", "entry_point"),
+    ("assert f()", "lambda", "entry_point"),
+    ("assert f()\0", "f", "tests"),
+    ("assert f()\nassert await f()", "f", "tests"),
+])  # fmt: skip
 def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:
         checks.python_tests(tests, entry_point)

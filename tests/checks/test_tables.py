@@ -310,16 +310,13 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
     assert kinds(check(impossible)) == ["missing"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
-        ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
-        ("a.json", '[{"y": 1}, {"y"', ""),
-        ("a.json", "[" * 100_000, ""),
-        ("a.parquet", "PAR1 not at all PAR1", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
+    ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
+    ("a.json", '[{"y": 1}, {"y"', ""),
+    ("a.json", "[" * 100_000, ""),
+    ("a.parquet", "PAR1 not at all PAR1", ""),
+])  # fmt: skip
 def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content)
@@ -329,19 +326,16 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         assert message in finding.message
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        ("a.json", "[]", ["empty"]),
-        ("a.json", "{}", ["rows"]),
-        ("a.csv", "\n\n", ["empty"]),
-        ("a.csv", "y,yhat\n", ["rows"]),
-        ("a.csv", "y,y\n1,2\n", ["columns"]),
-        ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
-        ("a.bin", "", ["empty"]),
-        ("a.bin", "weights", []),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "expected"), [
+    ("a.json", "[]", ["empty"]),
+    ("a.json", "{}", ["rows"]),
+    ("a.csv", "\n\n", ["empty"]),
+    ("a.csv", "y,yhat\n", ["rows"]),
+    ("a.csv", "y,y\n1,2\n", ["columns"]),
+    ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
+    ("a.bin", "", ["empty"]),
+    ("a.bin", "weights", []),
+])  # fmt: skip
 def test_what_counts_as_a_row(tmp_path, name, content, expected):
     path = tmp_path / name
     assert kinds(numbers.results(path)) == ["missing"]

@@ -36,19 +36,16 @@ def test_a_good_text_passes(check):
     assert check.pure is True
 
 
-@pytest.mark.parametrize(
-    ("check", "candidate", "key", "message"),
-    [
-        (checks.words(at_least=5), NOTES, "words>=5", "4 words, at least 5 asked for"),
-        (checks.words(at_least=2), "one", "words>=2", "1 word, at least 2 asked for"),
-        (checks.characters(at_most=5), "abcdef", "characters<=5", "6 characters, at most 5"),
-        (checks.contains("cat"), NOTES, "contains 'cat'", "'cat' is missing"),
-        (checks.excludes("QUICK"), NOTES, "excludes 'QUICK'", "'QUICK' occurs at character 4"),
-        (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
-        (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
-        (checks.regex("cat", full=False), NOTES, "regex cat", "does not contain anything"),
-    ],
-)
+@pytest.mark.parametrize(("check", "candidate", "key", "message"), [
+    (checks.words(at_least=5), NOTES, "words>=5", "4 words, at least 5 asked for"),
+    (checks.words(at_least=2), "one", "words>=2", "1 word, at least 2 asked for"),
+    (checks.characters(at_most=5), "abcdef", "characters<=5", "6 characters, at most 5"),
+    (checks.contains("cat"), NOTES, "contains 'cat'", "'cat' is missing"),
+    (checks.excludes("QUICK"), NOTES, "excludes 'QUICK'", "'QUICK' occurs at character 4"),
+    (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
+    (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
+    (checks.regex("cat", full=False), NOTES, "regex cat", "does not contain anything"),
+])  # fmt: skip
 def test_a_bad_text_is_found(check, candidate, key, message):
     (finding,) = findings(check, candidate)
     assert finding.key == key
@@ -103,20 +100,17 @@ def test_equals_does_not_leak_the_expected_text():
     assert "treasure" not in repr(checks.equals("hidden treasure"))
 
 
-@pytest.mark.parametrize(
-    ("factory", "arguments", "field"),
-    [
-        (checks.words, {}, "at_least"),
-        (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
-        (checks.characters, {"at_least": "3"}, "at_least"),
-        (checks.equals, {"expected": " "}, "expected"),
-        *((partial(f, n), {}, "needles") for f in NEEDLES for n in ("", 1)),
-        *((f, {}, "needles") for f in NEEDLES),
-        (checks.regex, {"pattern": "("}, "pattern"),
-        (checks.regex, {"pattern": "a", "fix": None}, "fix"),
-        (checks.regex, {"pattern": "a", "full": 1}, "full"),
-    ],
-)
+@pytest.mark.parametrize(("factory", "arguments", "field"), [
+    (checks.words, {}, "at_least"),
+    (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
+    (checks.characters, {"at_least": "3"}, "at_least"),
+    (checks.equals, {"expected": " "}, "expected"),
+    *((partial(f, n), {}, "needles") for f in NEEDLES for n in ("", 1)),
+    *((f, {}, "needles") for f in NEEDLES),
+    (checks.regex, {"pattern": "("}, "pattern"),
+    (checks.regex, {"pattern": "a", "fix": None}, "fix"),
+    (checks.regex, {"pattern": "a", "full": 1}, "full"),
+])  # fmt: skip
 def test_wrong_configuration_is_refused_when_the_check_is_made(factory, arguments, field):
     with pytest.raises(InvalidInput) as error:
         factory(**arguments)
@@ -126,21 +120,18 @@ def test_wrong_configuration_is_refused_when_the_check_is_made(factory, argument
 # Patterns that could take for ever
 
 
-@pytest.mark.parametrize(
-    ("pattern", "length", "full", "here"),
-    [
-        ("[a-z]+", LONGEST, True, True),
-        (r"\d{4}-\d{2}-\d{2}", 60, True, True),
-        (r"\(a\)+[(b)+*]", 100, False, True),
-        (".*a.*b", 1000, True, True),
-        (".*a.*b", 100_000, True, False),
-        ("a+b", 100_000, False, False),
-        ("(a+)+", 10, True, False),
-        ("(?#[)(a+)+(?#])", 10, True, False),
-        (r"(a)\1", 10, True, False),
-        ("a?" * 30 + "a" * 30, 30, True, False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "length", "full", "here"), [
+    ("[a-z]+", LONGEST, True, True),
+    (r"\d{4}-\d{2}-\d{2}", 60, True, True),
+    (r"\(a\)+[(b)+*]", 100, False, True),
+    (".*a.*b", 1000, True, True),
+    (".*a.*b", 100_000, True, False),
+    ("a+b", 100_000, False, False),
+    ("(a+)+", 10, True, False),
+    ("(?#[)(a+)+(?#])", 10, True, False),
+    (r"(a)\1", 10, True, False),
+    ("a?" * 30 + "a" * 30, 30, True, False),
+])  # fmt: skip
 def test_what_is_matched_in_this_process(pattern, length, full, here):
     answer = checks.regex(pattern, full=full)("a" * length, CONTEXT)
     assert isinstance(answer, list) is here

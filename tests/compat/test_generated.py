@@ -132,34 +132,28 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
     assert states[made["reflection_id"]] == ("candidate", "")
 
 
-@pytest.mark.parametrize(
-    ("more", "count"),
-    [
-        ({}, 1),
-        ({"min_importance": 0.7}, 1),
-        ({"min_importance": 0.71}, 0),
-        ({"tags": ["failure", "x"]}, 1),
-        ({"tags": ["x"]}, 0),
-    ],
-)
+@pytest.mark.parametrize(("more", "count"), [
+    ({}, 1),
+    ({"min_importance": 0.7}, 1),
+    ({"min_importance": 0.71}, 0),
+    ({"tags": ["failure", "x"]}, 1),
+    ({"tags": ["x"]}, 0),
+])  # fmt: skip
 def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
     made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     do(store_reflection(made, "t", "p", store=store))
     assert len(do(query_reflections("t", "p", TASK, store=store, **more))) == count
 
 
-@pytest.mark.parametrize(
-    "context",
-    [
-        without("tenant_id", FAILED),
-        {**FAILED, "project_id": 7},
-        {**FAILED, "outcome": "odd"},
-        {**SPOKEN, "events": []},
-        {**FAILED, "related_memory_ids": "m1"},
-        7,
-        {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
-    ],
-)
+@pytest.mark.parametrize("context", [
+    without("tenant_id", FAILED),
+    {**FAILED, "project_id": 7},
+    {**FAILED, "outcome": "odd"},
+    {**SPOKEN, "events": []},
+    {**FAILED, "related_memory_ids": "m1"},
+    7,
+    {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
+])  # fmt: skip
 def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     with pytest.raises(InvalidInput):
         do(generate_reflection(context, store=store))

@@ -109,17 +109,14 @@ def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(s
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts) == 2
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"summary": "All is lost."},
-        {"output": "more"},
-        {"alignment_score": 0.73},
-        {"drift_score": 0.2},
-        {"bias_tags": []},
-        {"bias_tags": [{**TAG, "severity": 0.7}]},
-    ],
-)
+@pytest.mark.parametrize("other", [
+    {"summary": "All is lost."},
+    {"output": "more"},
+    {"alignment_score": 0.73},
+    {"drift_score": 0.2},
+    {"bias_tags": []},
+    {"bias_tags": [{**TAG, "severity": 0.7}]},
+])  # fmt: skip
 def test_another_completion_of_the_same_loop_is_refused(store, other):
     done(store, "loop_001", **FIRST)
     with pytest.raises(AttemptTaken):
@@ -151,17 +148,14 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     assert done(store, "loop_001_r1", **POOR)["decision_result"]["force_finalize"]
 
 
-@pytest.mark.parametrize(
-    ("told", "field"),
-    [
-        ({"alignment_score": 1.1}, "alignment_score"),
-        ({"drift_score": "low"}, "drift_score"),
-        ({"summary": 3}, "summary"),
-        ({"bias_tags": "overconfidence"}, "bias_tags"),
-        ({"bias_tags": [{"severity": 1}]}, "tag"),
-        ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
-    ],
-)
+@pytest.mark.parametrize(("told", "field"), [
+    ({"alignment_score": 1.1}, "alignment_score"),
+    ({"drift_score": "low"}, "drift_score"),
+    ({"summary": 3}, "summary"),
+    ({"bias_tags": "overconfidence"}, "bias_tags"),
+    ({"bias_tags": [{"severity": 1}]}, "tag"),
+    ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
+])  # fmt: skip
 def test_what_cannot_be_told_is_named(store, told, field):
     with pytest.raises(InvalidInput) as caught:
         done(store, "loop_001", **{**POOR, **told})
@@ -462,15 +456,12 @@ def test_each_setting_is_part_of_the_policy():
     assert LoopGuardrails(fatigue_threshold=0.3).policy.rules[1] == Fatigue(0.3, 0.15, 0.05, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"alignment_threshold": 1.1}, "alignment_threshold"),
-        ({"max_reruns": 1.5}, "max_reruns"),
-        ({"fatigue_threshold": 0}, "fatigue_threshold"),
-        ({"max_fatigue": 0.4}, "max_fatigue"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "field"), [
+    ({"alignment_threshold": 1.1}, "alignment_threshold"),
+    ({"max_reruns": 1.5}, "max_reruns"),
+    ({"fatigue_threshold": 0}, "fatigue_threshold"),
+    ({"max_fatigue": 0.4}, "max_fatigue"),
+])  # fmt: skip
 def test_a_setting_that_cannot_be_is_named(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails(**wrong)

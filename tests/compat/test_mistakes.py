@@ -250,17 +250,14 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
     assert do(compat.count(memory)) == 0
 
 
-@pytest.mark.parametrize(
-    ("asked", "threshold", "trust", "there"),
-    [
-        (PROMPT, 1.0, "operator", True),
-        (f"Please {PROMPT}", 0.7, "operator", True),  # 4 of 5 words
-        (f"Please kindly {PROMPT}", 0.7, "operator", False),  # 4 of 6
-        (f"Please kindly {PROMPT}", 0.6, "operator", True),
-        ("What is the capital of France?", 0.0, "operator", False),  # it is unrelated
-        (PROMPT, 0.7, "external", False),  # it waits in quarantine
-    ],
-)
+@pytest.mark.parametrize(("asked", "threshold", "trust", "there"), [
+    (PROMPT, 1.0, "operator", True),
+    (f"Please {PROMPT}", 0.7, "operator", True),  # 4 of 5 words
+    (f"Please kindly {PROMPT}", 0.7, "operator", False),  # 4 of 6
+    (f"Please kindly {PROMPT}", 0.6, "operator", True),
+    ("What is the capital of France?", 0.0, "operator", False),  # it is unrelated
+    (PROMPT, 0.7, "external", False),  # it waits in quarantine
+])  # fmt: skip
 def test_similar_entries_share_words(memory, asked, threshold, trust, there):
     do(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
     assert bool(do(compat.retrieve_similar(memory, asked, threshold=threshold))) is there

@@ -24,20 +24,17 @@ def judged(levels: dict[str, float]) -> Any:
     return evaluate
 
 
-@pytest.mark.parametrize(
-    ("levels", "revision", "best", "converged", "improvement"),
-    [
-        ({"draft": 0.8}, "right", "right", True, 0.8),
-        ({"draft": 0.8, "another one": 0.5}, "another one", "another one", False, 0.3),
-        ({"draft": 0.8, "another one": 0.75}, "another one", "another one", True, 0.05),
-        ({"draft": 0.8, "another one": 0.8}, "another one", "draft", True, 0.0),
-        ({"draft": 0.8, "another one": 0.9}, "another one", "draft", True, -0.1),
-        ({"draft": 0.9, "another one": 0.2}, "another one", "another one", True, 0.7),  # below 0.3
-        ({"draft": 0.8}, "draft", "draft", True, 0.0),  # minimal change
-        ({}, "never", "draft", True, 0.0),
-        ({"draft": 0.2}, "never", "draft", True, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("levels", "revision", "best", "converged", "improvement"), [
+    ({"draft": 0.8}, "right", "right", True, 0.8),
+    ({"draft": 0.8, "another one": 0.5}, "another one", "another one", False, 0.3),
+    ({"draft": 0.8, "another one": 0.75}, "another one", "another one", True, 0.05),
+    ({"draft": 0.8, "another one": 0.8}, "another one", "draft", True, 0.0),
+    ({"draft": 0.8, "another one": 0.9}, "another one", "draft", True, -0.1),
+    ({"draft": 0.9, "another one": 0.2}, "another one", "another one", True, 0.7),  # below 0.3
+    ({"draft": 0.8}, "draft", "draft", True, 0.0),  # minimal change
+    ({}, "never", "draft", True, 0.0),
+    ({"draft": 0.2}, "never", "draft", True, 0.0),
+])  # fmt: skip
 def test_one_iteration_judges_revises_and_judges_again(
     levels, revision, best, converged, improvement
 ):
@@ -94,16 +91,13 @@ def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     assert has_converged(result) is converged
 
 
-@pytest.mark.parametrize(
-    ("attempts", "converged"),
-    [
-        ([["a"]], False),
-        ([["a", "b"], ["c"]], False),
-        ([["a", "b", "c"], ["d", "e"], ["f"]], False),  # it ran out of attempts while improving
-        ([["a"], ["b"]], True),  # another issue, but no improvement
-        ([["a"], []], True),
-    ],
-)
+@pytest.mark.parametrize(("attempts", "converged"), [
+    ([["a"]], False),
+    ([["a", "b"], ["c"]], False),
+    ([["a", "b", "c"], ["d", "e"], ["f"]], False),  # it ran out of attempts while improving
+    ([["a"], ["b"]], True),  # another issue, but no improvement
+    ([["a"], []], True),
+])  # fmt: skip
 def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
     assert check_convergence(history(*attempts)) is converged
 

@@ -280,22 +280,19 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
     assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "toml", "env", "why"),
-    [
-        ("PreToolUse", b"", "", {}, "is not JSON"),
-        ("PreToolUse", b"[1]", "", {}, "is not an object"),
-        ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
-        ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
-        ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
-        ("Stop", b"{}", "", {}, "session_id"),
-        ("Stop", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"stop": "make"}'}, "hook.stop"),
-        ("SessionStart", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"deny": 1}'}, "hook.deny"),
-        ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
-        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
-        ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "toml", "env", "why"), [
+    ("PreToolUse", b"", "", {}, "is not JSON"),
+    ("PreToolUse", b"[1]", "", {}, "is not an object"),
+    ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
+    ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
+    ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
+    ("Stop", b"{}", "", {}, "session_id"),
+    ("Stop", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"stop": "make"}'}, "hook.stop"),
+    ("SessionStart", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"deny": 1}'}, "hook.deny"),
+    ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
+    ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
+    ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
+])  # fmt: skip
 def test_what_goes_wrong_is_a_line_in_the_log(
     name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
 ) -> None:

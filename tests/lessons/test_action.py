@@ -27,14 +27,11 @@ def test_the_same_action_in_other_particulars_or_another_action(one, other, same
     assert (action(*one).whole == action(*other).whole) == same
 
 
-@pytest.mark.parametrize(
-    ("error", "found", "missed"),
-    [
-        ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
-        ("Table 'shop.orders' doesn't exist", "select a from orders", "insert into orders"),
-        ("it failed", "", "rtk bun lint"),
-    ],
-)
+@pytest.mark.parametrize(("error", "found", "missed"), [
+    ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
+    ("Table 'shop.orders' doesn't exist", "select a from orders", "insert into orders"),
+    ("it failed", "", "rtk bun lint"),
+])  # fmt: skip
 def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(error, found, missed):
     failed = action("", "rtk bun test && select count(*) from orders")
     stored = set(failed.digests(error))

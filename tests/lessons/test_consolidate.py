@@ -27,53 +27,47 @@ def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> Lesson:
     return Lesson(id, text=text, **fields)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "differs"),
-    [
-        ("weigh it first", "weigh it first, then", ""),
-        ("Upon reflection, I weigh it", "I weigh it upon reflection", ""),
-        ("wait 5 seconds", "wait 50 seconds", "digits"),
-        ("wait five seconds", "wait six seconds", "digits"),
-        ("it is 3 of 5", "it is 5 of 3", "digits"),
-        ("x < 3", "x <= 3", "digits"),
-        ("a well-known step", "a well known step", ""),
-        ("do weigh it", "do not weigh it", "negation"),
-        ("it does weigh it", "it doesn't weigh it", "negation"),
-        ("weigh it before lunch", "weigh it after lunch", "wording"),
-        ("so ask Ada first", "so ask Bo first", "names"),
-        ("read 'size' of it", "read 'weight' of it", "names"),
-        ("call parcel_of(it)", "call label_of(it)", "names"),
-        ("it is 'Ada', not 'Bo'", "it is 'Bo', not 'Ada'", "names"),
-        ("Ada asked Bo", "Bo asked Ada", "names"),
-        ("it fails at [n-1]", "it fails at [-1]", "names"),
-        ("for i in it: it", "for it: it", "names"),
-        ("if size(it) and it", "if it and it", "names"),
-        ("write metres", "write feet", "wording"),
-        ("重量", "長さ", "wording"),
-        ("", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "differs"), [
+    ("weigh it first", "weigh it first, then", ""),
+    ("Upon reflection, I weigh it", "I weigh it upon reflection", ""),
+    ("wait 5 seconds", "wait 50 seconds", "digits"),
+    ("wait five seconds", "wait six seconds", "digits"),
+    ("it is 3 of 5", "it is 5 of 3", "digits"),
+    ("x < 3", "x <= 3", "digits"),
+    ("a well-known step", "a well known step", ""),
+    ("do weigh it", "do not weigh it", "negation"),
+    ("it does weigh it", "it doesn't weigh it", "negation"),
+    ("weigh it before lunch", "weigh it after lunch", "wording"),
+    ("so ask Ada first", "so ask Bo first", "names"),
+    ("read 'size' of it", "read 'weight' of it", "names"),
+    ("call parcel_of(it)", "call label_of(it)", "names"),
+    ("it is 'Ada', not 'Bo'", "it is 'Bo', not 'Ada'", "names"),
+    ("Ada asked Bo", "Bo asked Ada", "names"),
+    ("it fails at [n-1]", "it fails at [-1]", "names"),
+    ("for i in it: it", "for it: it", "names"),
+    ("if size(it) and it", "if it and it", "names"),
+    ("write metres", "write feet", "wording"),
+    ("重量", "長さ", "wording"),
+    ("", "", ""),
+])  # fmt: skip
 def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
     assert first_difference(one, other) == first_difference(other, one) == differs
 
 
-@pytest.mark.parametrize(
-    ("both", "fields", "why"),
-    [
-        ({}, {}, ""),
-        ({}, {"kind": "check"}, "kind"),
-        ({}, {"error_type": "other"}, "error_type"),
-        ({}, {"trust": "model"}, "trust"),
-        ({}, {"held": True}, "held"),
-        ({"trust": "tool"}, {}, "held"),
-        ({}, {"apart": True}, "apart"),
-        ({}, {"pinned": True}, ""),
-        ({}, {"text": TEXT + " twice"}, "digits"),
-        ({}, {"text": "never " + TEXT}, "negation"),
-        ({}, {"text": TEXT + " of Ada"}, "names"),
-        ({}, {"text": TEXT.replace("large", "small")}, "wording"),
-    ],
-)
+@pytest.mark.parametrize(("both", "fields", "why"), [
+    ({}, {}, ""),
+    ({}, {"kind": "check"}, "kind"),
+    ({}, {"error_type": "other"}, "error_type"),
+    ({}, {"trust": "model"}, "trust"),
+    ({}, {"held": True}, "held"),
+    ({"trust": "tool"}, {}, "held"),
+    ({}, {"apart": True}, "apart"),
+    ({}, {"pinned": True}, ""),
+    ({}, {"text": TEXT + " twice"}, "digits"),
+    ({}, {"text": "never " + TEXT}, "negation"),
+    ({}, {"text": TEXT + " of Ada"}, "names"),
+    ({}, {"text": TEXT.replace("large", "small")}, "wording"),
+])  # fmt: skip
 def test_a_veto_says_why(both, fields, why):
     one, other = lesson(**both), lesson(2, **{**both, **fields})
     assert veto(one, other) == veto(other, one) == why
@@ -84,13 +78,10 @@ def test_a_veto_says_why(both, fields, why):
     assert not why or VETOES[why] in found.nothing
 
 
-@pytest.mark.parametrize(
-    ("lessons", "why"),
-    [
-        ([lesson()], "too few lessons: 1, and it takes two to merge"),
-        ([lesson(), lesson(2, text="wholly other words")], "no two lessons say the same"),
-    ],
-)
+@pytest.mark.parametrize(("lessons", "why"), [
+    ([lesson()], "too few lessons: 1, and it takes two to merge"),
+    ([lesson(), lesson(2, text="wholly other words")], "no two lessons say the same"),
+])  # fmt: skip
 def test_without_a_pair_there_is_a_reason(lessons, why):
     assert propose(lessons, None, "lite", NOW).nothing == why
 
@@ -102,22 +93,19 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> Lesson:
     return lesson(id, text, **kind)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "why"),
-    [
-        ("Retry the call", "Do not retry the call", "negation"),
-        ("Retry the call", "Don't retry the call", "negation"),
-        ("Do not retry the call", "Never retry the call", ""),
-        ("Avoid the call", "Do not avoid the call", "negation"),
-        ("Retry at most 3 times", "Retry at most 5 times", "digits"),
-        ("Retry at most three times", "Retry at most five times", "digits"),
-        ("Retry the call", "Retry the call 3 times", ""),  # a number that only one gives
-        ("Retry the call", "Never read the page before you ask", ""),
-        ("So ask Ada at once", "So do not ask Bo at once", ""),
-        ("Use kilograms", "Use pounds", ""),
-        ("", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "why"), [
+    ("Retry the call", "Do not retry the call", "negation"),
+    ("Retry the call", "Don't retry the call", "negation"),
+    ("Do not retry the call", "Never retry the call", ""),
+    ("Avoid the call", "Do not avoid the call", "negation"),
+    ("Retry at most 3 times", "Retry at most 5 times", "digits"),
+    ("Retry at most three times", "Retry at most five times", "digits"),
+    ("Retry the call", "Retry the call 3 times", ""),  # a number that only one gives
+    ("Retry the call", "Never read the page before you ask", ""),
+    ("So ask Ada at once", "So do not ask Bo at once", ""),
+    ("Use kilograms", "Use pounds", ""),
+    ("", "", ""),
+])  # fmt: skip
 def test_rules_for_one_failure_contradict_each_other(one, other, why):
     found = propose([rule(1, one, seen=2), rule(2, other)], None, "lite", NOW).contradictions
     assert found == ((Proposal("contradict", (1, 2), 0, VETOES[why], FOR_A_PERSON),) if why else ())
@@ -127,27 +115,24 @@ AGAINST = "Never retry the call"
 TIMEOUT = signature("error", "timeout").digest
 
 
-@pytest.mark.parametrize(
-    ("lessons", "found"),
-    [
-        ([rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")], []),
-        ([rule(n, f"Retry {n} times", seen=n) for n in (3, 4, 5)], [(5, 4), (5, 3)]),
-        (
-            [
-                lesson(1, "Retry the call", signature="a", kind="check"),
-                *(lesson(2, AGAINST, signature="a", kind=kind) for kind in ("reflection", "error")),
-            ],
-            [],
-        ),
-        (
-            [
-                lesson(1, "Retry the call", signature=TIMEOUT, kind="check"),
-                rule(2, AGAINST, trust="model", seen=2),
-            ],
-            [(2, 1)],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("lessons", "found"), [
+    ([rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")], []),
+    ([rule(n, f"Retry {n} times", seen=n) for n in (3, 4, 5)], [(5, 4), (5, 3)]),
+    (
+        [
+            lesson(1, "Retry the call", signature="a", kind="check"),
+            *(lesson(2, AGAINST, signature="a", kind=kind) for kind in ("reflection", "error")),
+        ],
+        [],
+    ),
+    (
+        [
+            lesson(1, "Retry the call", signature=TIMEOUT, kind="check"),
+            rule(2, AGAINST, trust="model", seen=2),
+        ],
+        [(2, 1)],
+    ),
+])  # fmt: skip
 def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, found):
     for those in (lessons, lessons[::-1]):
         listed = propose(those, None, "lite", NOW).contradictions

@@ -232,17 +232,14 @@ def results(**result: Any) -> dict[str, Any]:
     return {"verification": [result]}
 
 
-@pytest.mark.parametrize(
-    ("given", "error_type", "text"),
-    [
-        (ALL, "conflict", "Detected conflict: The report says 7, the answer 9."),
-        (ALL | {"verification": [FINE, UNVERIFIED]}, "unverified_claim", CLAIM + "Sales doubled."),
-        (ALL | {"verification": [FINE]}, "factual_error", "It CONFLICTS."),
-        (RISEN | {"critique": None}, "quality_improvement", ROSE + "0.25: Unknown"),
-        (BARELY, "quality_improvement", ROSE + "0.10: Fine."),
-        (results(status="unverified", claim_text=None), "unverified_claim", CLAIM + "Unknown"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error_type", "text"), [
+    (ALL, "conflict", "Detected conflict: The report says 7, the answer 9."),
+    (ALL | {"verification": [FINE, UNVERIFIED]}, "unverified_claim", CLAIM + "Sales doubled."),
+    (ALL | {"verification": [FINE]}, "factual_error", "It CONFLICTS."),
+    (RISEN | {"critique": None}, "quality_improvement", ROSE + "0.25: Unknown"),
+    (BARELY, "quality_improvement", ROSE + "0.10: Fine."),
+    (results(status="unverified", claim_text=None), "unverified_claim", CLAIM + "Unknown"),
+])  # fmt: skip
 def test_the_first_that_applies_counts(given, error_type, text):
     """The shape of an entry and its cuts are tested in tests/compat."""
     one = lesson(**given)
@@ -250,64 +247,55 @@ def test_the_first_that_applies_counts(given, error_type, text):
     assert one.tags[2:] == (error_type, f"sig:{one.signature.exact}")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"verification": None, "critique": None, "quality_before": None, "quality_after": None},
-        {"verification": [FINE, {"status": "whatever"}]},
-        {"critique": "conflicts in lower case"},
-        {"quality_before": 0.7, "quality_after": 0.8},  # not above 0.1, whatever floats say
-        {"quality_before": 0.9, "quality_after": 0.1},
-        {"quality_before": None, "quality_after": 0.9},
-    ],
-)
+@pytest.mark.parametrize("given", [
+    {},
+    {"verification": None, "critique": None, "quality_before": None, "quality_after": None},
+    {"verification": [FINE, {"status": "whatever"}]},
+    {"critique": "conflicts in lower case"},
+    {"quality_before": 0.7, "quality_after": 0.8},  # not above 0.1, whatever floats say
+    {"quality_before": 0.9, "quality_after": 0.1},
+    {"quality_before": None, "quality_after": 0.9},
+])  # fmt: skip
 def test_nothing_to_learn_from_an_evaluation(given):
     assert taught(**given) is None
 
 
-@pytest.mark.parametrize(
-    ("given", "trust", "state"),
-    [
-        ({"verification": [CONFLICT]}, "model", "candidate"),
-        ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "candidate"),
-        ({"verification": [UNVERIFIED], **RISEN}, "model", "candidate"),
-        ({"verification": [QUOTE], **RISEN}, "model", "candidate"),
-        ({"verification": [QUOTE | {"source": PAGE}], **RISEN}, "external", "quarantined"),
-        ({"verification": [CLAIM_OF_IT], "context": PAGE, **RISEN}, "external", "quarantined"),
-        ({"critique": f"Say: {PAGE}", "query": PAGE, **RISEN}, "external", "quarantined"),
-        (results(**QUOTE, seen=[PAGE]) | {"trust": "operator"}, "external", "quarantined"),
-        (RISEN, "measured", "verified"),
-        ({"critique": "CONFLICTS", **RISEN}, "model", "candidate"),
-        (RISEN | {"trust": "model"}, "model", "candidate"),
-        (RISEN | {"trust": "operator"}, "operator", "verified"),
-        (RISEN | {"trust": "tool"}, "tool", "quarantined"),
-        ({"verification": [CONFLICT], "trust": "external"}, "external", "quarantined"),
-    ],
-)
+@pytest.mark.parametrize(("given", "trust", "state"), [
+    ({"verification": [CONFLICT]}, "model", "candidate"),
+    ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "candidate"),
+    ({"verification": [UNVERIFIED], **RISEN}, "model", "candidate"),
+    ({"verification": [QUOTE], **RISEN}, "model", "candidate"),
+    ({"verification": [QUOTE | {"source": PAGE}], **RISEN}, "external", "quarantined"),
+    ({"verification": [CLAIM_OF_IT], "context": PAGE, **RISEN}, "external", "quarantined"),
+    ({"critique": f"Say: {PAGE}", "query": PAGE, **RISEN}, "external", "quarantined"),
+    (results(**QUOTE, seen=[PAGE]) | {"trust": "operator"}, "external", "quarantined"),
+    (RISEN, "measured", "verified"),
+    ({"critique": "CONFLICTS", **RISEN}, "model", "candidate"),
+    (RISEN | {"trust": "model"}, "model", "candidate"),
+    (RISEN | {"trust": "operator"}, "operator", "verified"),
+    (RISEN | {"trust": "tool"}, "tool", "quarantined"),
+    ({"verification": [CONFLICT], "trust": "external"}, "external", "quarantined"),
+])  # fmt: skip
 def test_only_a_quality_that_rose_verifies_and_only_what_was_measured(given, trust, state):
     one = lesson(**given)
     assert (one.trust, one.state, one.kind) == (trust, state, "error")
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"critique": 7}, "critique"),
-        ({"query": ["x"]}, "query"),
-        ({"context": {}}, "context"),
-        ({"verification": "conflict"}, "verification"),
-        ({"verification": [FINE, "conflict"]}, "verification[1]"),
-        ({"verification": [{"status": None}]}, "verification[0]"),
-        (results(status="conflict", conflict_reason=3), "conflict_reason"),
-        (results(status="unverified", claim_text=[]), "claim_text"),
-        ({"iteration": -1}, "iteration"),
-        ({"iteration": 1.5}, "iteration"),
-        ({"quality_before": float("nan")}, "quality_before"),
-        ({"quality_after": "0.5"}, "quality_after"),
-        ({"trust": "everybody"}, "trust"),
-    ],
-)
+@pytest.mark.parametrize(("given", "field"), [
+    ({"critique": 7}, "critique"),
+    ({"query": ["x"]}, "query"),
+    ({"context": {}}, "context"),
+    ({"verification": "conflict"}, "verification"),
+    ({"verification": [FINE, "conflict"]}, "verification[1]"),
+    ({"verification": [{"status": None}]}, "verification[0]"),
+    (results(status="conflict", conflict_reason=3), "conflict_reason"),
+    (results(status="unverified", claim_text=[]), "claim_text"),
+    ({"iteration": -1}, "iteration"),
+    ({"iteration": 1.5}, "iteration"),
+    ({"quality_before": float("nan")}, "quality_before"),
+    ({"quality_after": "0.5"}, "quality_after"),
+    ({"trust": "everybody"}, "trust"),
+])  # fmt: skip
 def test_bad_input_is_named(given, field):
     with pytest.raises(InvalidInput) as caught:
         taught(**given)

@@ -117,24 +117,21 @@ def test_a_table_by_hand():
     assert one.calls.low < 1 < one.calls.high
 
 
-@pytest.mark.parametrize(
-    ("counts", "conclusion"),
-    [
-        ((0, 0, 0, 0), None),
-        ((1, 0, 0, 0), "insufficient data"),
-        ((0, 0, 0, 1), "insufficient data"),
-        ((9, 0, 0, 1), "insufficient data"),
-        ((90, 0, 10, 0), "insufficient data"),
-        ((0, 45, 5, 0), "hurts"),
-        ((45, 0, 0, 5), "helps"),
-        ((450, 450, 10, 90), "helps"),
-        ((90, 810, 50, 50), "hurts"),
-        ((450, 450, 50, 50), "insufficient data"),
-        ((4500, 4500, 500, 500), "no difference shown"),
-        ((9000, 0, 1000, 0), "no difference shown"),
-        ((0, 9000, 0, 1000), "no difference shown"),
-    ],
-)
+@pytest.mark.parametrize(("counts", "conclusion"), [
+    ((0, 0, 0, 0), None),
+    ((1, 0, 0, 0), "insufficient data"),
+    ((0, 0, 0, 1), "insufficient data"),
+    ((9, 0, 0, 1), "insufficient data"),
+    ((90, 0, 10, 0), "insufficient data"),
+    ((0, 45, 5, 0), "hurts"),
+    ((45, 0, 0, 5), "helps"),
+    ((450, 450, 10, 90), "helps"),
+    ((90, 810, 50, 50), "hurts"),
+    ((450, 450, 50, 50), "insufficient data"),
+    ((4500, 4500, 500, 500), "no difference shown"),
+    ((9000, 0, 1000, 0), "no difference shown"),
+    ((0, 9000, 0, 1000), "no difference shown"),
+])  # fmt: skip
 def test_what_is_said(counts, conclusion):
     said = [one.conclusion for one in proved(loops("a", *counts)).lessons]
     assert said == ([conclusion] if conclusion else [])
@@ -157,20 +154,17 @@ def test_a_change_of_the_share_confounds_nothing():
 # Many lessons
 
 
-@pytest.mark.parametrize(
-    ("evidence", "level"),
-    [
-        ([], 0.025),
-        ([-inf], 0.025),
-        ([log(40)], 0.025),
-        ([0.0] * 10, 0.0025),
-        ([log(400)] + [0.0] * 9, 0.0025),
-        ([log(200)] * 2 + [0.0] * 8, 0.005),
-        ([log(199)] * 2 + [0.0] * 8, 0.0025),
-        ([log(40)] * 10, 0.025),
-        ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
-    ],
-)
+@pytest.mark.parametrize(("evidence", "level"), [
+    ([], 0.025),
+    ([-inf], 0.025),
+    ([log(40)], 0.025),
+    ([0.0] * 10, 0.0025),
+    ([log(400)] + [0.0] * 9, 0.0025),
+    ([log(200)] * 2 + [0.0] * 8, 0.005),
+    ([log(199)] * 2 + [0.0] * 8, 0.0025),
+    ([log(40)] * 10, 0.025),
+    ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
+])  # fmt: skip
 def test_e_bh_by_hand(evidence, level):
     for one in (evidence, evidence[::-1]):
         assert _level(one) == pytest.approx(level)

@@ -33,22 +33,19 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
         lowest_trust(["operator", nobody])
 
 
-@pytest.mark.parametrize(
-    ("command", "names"),
-    [
-        ("go test ./... 2>&1 | tail -20", "go tail"),
-        ("FOO=1 /usr/bin/git log -5 > out.txt; cd x && make", "git make"),
-        ("for f in *.py; do pytest $f; done", "pytest"),
-        ("if [ -f x ]; then npm test; fi", "npm"),
-        ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
-        ("rg 'a|b; c' src", "rg"),
-        ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
-        ('echo "$(curl example.com)"', "curl network"),
-        ("sh -c 'wget -q example.com | sh'", "sh network"),
-        ("make docs URL=https://example.com", "make network"),
-        ("", "tool:Bash"),
-    ],
-)
+@pytest.mark.parametrize(("command", "names"), [
+    ("go test ./... 2>&1 | tail -20", "go tail"),
+    ("FOO=1 /usr/bin/git log -5 > out.txt; cd x && make", "git make"),
+    ("for f in *.py; do pytest $f; done", "pytest"),
+    ("if [ -f x ]; then npm test; fi", "npm"),
+    ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
+    ("rg 'a|b; c' src", "rg"),
+    ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
+    ('echo "$(curl example.com)"', "curl network"),
+    ("sh -c 'wget -q example.com | sh'", "sh network"),
+    ("make docs URL=https://example.com", "make network"),
+    ("", "tool:Bash"),
+])  # fmt: skip
 def test_trust_belongs_to_the_programs_of_a_command(command, names):
     plain = {name.removeprefix("program:") for name in sources_of("Bash", command)}
     assert plain == set(names.split())

@@ -17,14 +17,11 @@ KEPT = signature("log", "kept").digest
 Call = Callable[[Memory, Any], Any]
 
 
-@pytest.mark.parametrize(
-    ("field", "values", "allowed"),
-    [
-        ("max_entries", (NAN, 1.5, 0, -1, HUGE, True, "5"), "an integer of at least 1.* or None"),
-        ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
-        ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
-    ],
-)
+@pytest.mark.parametrize(("field", "values", "allowed"), [
+    ("max_entries", (NAN, 1.5, 0, -1, HUGE, True, "5"), "an integer of at least 1.* or None"),
+    ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
+    ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
+])  # fmt: skip
 def test_a_memory(field, values, allowed):
     for value in values:
         with pytest.raises(InvalidInput, match=rf"{field} is .*; it must be {allowed}"):

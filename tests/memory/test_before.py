@@ -82,25 +82,22 @@ TRACE = "Traceback (most recent call last):\n  File x\n    f()\nKeyError: 'a'\n"
 BUILD = "npm ERR! missing script: build"
 
 
-@pytest.mark.parametrize(
-    ("asked", "lessons"),
-    [
-        (("KeyError", "'a'"), ["get"]),
-        (("KeyError: 'a'",), ["get"]),
-        (("Bash", "KeyError: 'a'"), ["get"]),
-        ((TRACE,), ["get"]),
-        (("'a'",), []),
-        (("NameError", "'a'"), []),
-        (("npm", BUILD), ["bundle"]),
-        (("Bash", BUILD), ["bundle"]),
-        ((BUILD,), ["bundle"]),
-        ((f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",), ["get", "bundle"]),
-        (("ModuleNotFoundError: No module named 'x'",), ["pip"]),
-        (("ImportError", "No module named 'x'"), []),
-        (("error: unrecognized subcommand 'bun'",), ["", ""]),
-        (("all is well",), []),
-    ],
-)
+@pytest.mark.parametrize(("asked", "lessons"), [
+    (("KeyError", "'a'"), ["get"]),
+    (("KeyError: 'a'",), ["get"]),
+    (("Bash", "KeyError: 'a'"), ["get"]),
+    ((TRACE,), ["get"]),
+    (("'a'",), []),
+    (("NameError", "'a'"), []),
+    (("npm", BUILD), ["bundle"]),
+    (("Bash", BUILD), ["bundle"]),
+    ((BUILD,), ["bundle"]),
+    ((f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",), ["get", "bundle"]),
+    (("ModuleNotFoundError: No module named 'x'",), ["pip"]),
+    (("ImportError", "No module named 'x'"), []),
+    (("error: unrecognized subcommand 'bun'",), ["", ""]),
+    (("all is well",), []),
+])  # fmt: skip
 async def test_an_error_is_found_under_its_type_its_tool_or_none(memory, asked, lessons):
     await memory.remember("KeyError", "'a'", lesson="get")
     await memory.remember("npm", BUILD, lesson="bundle")

@@ -126,15 +126,12 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(
-    ("task", "output", "tell", "worked"),
-    [
-        (TASKS[1], "bad", "both", True),
-        (TASKS[0], "bad", "both", False),  # the example of a similar task is told
-        (TASKS[1], "bad" * WORKED, "both", False),
-        (TASKS[1], "bad", "rules", False),
-    ],
-)
+@pytest.mark.parametrize(("task", "output", "tell", "worked"), [
+    (TASKS[1], "bad", "both", True),
+    (TASKS[0], "bad", "both", False),  # the example of a similar task is told
+    (TASKS[1], "bad" * WORKED, "both", False),
+    (TASKS[1], "bad", "rules", False),
+])  # fmt: skip
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     store, task, output, tell, worked
 ):
@@ -150,17 +147,14 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     assert (FIX in said[2], f"not accepted: {output}" in said[2]) == (True, worked)
 
 
-@pytest.mark.parametrize(
-    ("mended", "own", "examples", "told", "worked"),
-    [
-        (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
-        (1, True, 2, [9, 1, 2], True),
-        (0, True, 2, [9, 1, 2], True),
-        (0, True, 0, [9], True),
-        (1, False, 3, [9], True),
-        (None, True, 3, [1, 2, 3], False),
-    ],
-)
+@pytest.mark.parametrize(("mended", "own", "examples", "told", "worked"), [
+    (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
+    (1, True, 2, [9, 1, 2], True),
+    (0, True, 2, [9, 1, 2], True),
+    (0, True, 0, [9], True),
+    (1, False, 3, [9], True),
+    (None, True, 3, [1, 2, 3], False),
+])  # fmt: skip
 def test_accepted_answers_of_the_key_are_told_however_unlike(mended, own, examples, told, worked):
     first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.1, "own": own}
     known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
@@ -284,7 +278,7 @@ class Breaking:
 LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
 
 
-@settings(max_examples=40 * SOAK)
+@settings(max_examples=20 * SOAK)
 @given(st.lists(LOOPS, min_size=10, max_size=20))
 def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> None:
     async def moved() -> None:

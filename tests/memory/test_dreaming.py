@@ -300,7 +300,7 @@ ONE = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ONE, min_size=2, max_size=10), st.booleans())
 def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
     async def run() -> None:

@@ -210,7 +210,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(done=steps, most=st.integers(1, 4))
 def test_a_bound_holds_whatever_happens(done, most):
     async def scenario(store: Any) -> None:

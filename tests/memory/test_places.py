@@ -81,17 +81,14 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     assert vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
-@pytest.mark.parametrize(
-    ("embedder", "said"),
-    [
-        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
-        (Lying(64, 0), r"1 vectors of \[0\] numbers"),
-        (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
-        (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
-        (Lying(64, 64, fill=-65_504.0), "one that gives finite numbers"),
-        (Lying(16_001, 16_001), "1 to 16000"),
-    ],
-)
+@pytest.mark.parametrize(("embedder", "said"), [
+    (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
+    (Lying(64, 0), r"1 vectors of \[0\] numbers"),
+    (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
+    (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
+    (Lying(64, 64, fill=-65_504.0), "one that gives finite numbers"),
+    (Lying(16_001, 16_001), "1 to 16000"),
+])  # fmt: skip
 def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, embedder, said):
     memory = Memory(store, embedder=embedder)
     asyncio.run(Memory(store).remember("E", "no unit", example=PARCEL))

@@ -26,15 +26,12 @@ def drawn(text: str, trust="model", rated=None, **more) -> Reflection:
     return replace(one, meta={} if rated is None else {"rated": rated})
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"text": SAID, "example": TASK},
-        {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
-        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
-        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
-    ],
-)
+@pytest.mark.parametrize("given", [
+    {"text": SAID, "example": TASK},
+    {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
+    {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
+    {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
+])  # fmt: skip
 async def test_a_lesson_is_found_by_its_text_and_pattern_not_by_other_words(memory, given):
     await memory.remember("timeout", **given)
     await memory.remember("other", "a parcel has no weight", example=Example("Weigh it", "7 kg"))

@@ -189,13 +189,10 @@ async def test_what_the_events_hold_of_an_answer_is_kept(said, text, cited, rule
         assert made.reflection.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
 
 
-@pytest.mark.parametrize(
-    ("strategy", "missing"),
-    [
-        ("Filter before JOINs. Then check: Group late.", []),
-        ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "missing"), [
+    ("Filter before JOINs. Then check: Group late.", []),
+    ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
+])  # fmt: skip
 async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
     episode = replace(FAILED, events=(*FAILED.events[:2], slow))
@@ -420,19 +417,16 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     assert made.reflection.meta["event_count"] == 5_000
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"on_model_error": "ignore"},
-        {"trust": "nobody"},
-        {"episode": "text"},
-        {"model": "embedded"},
-        {"prompts": "Say it."},
-        {"prompts": {"error": "Say it."}},
-        {"related": "7"},
-        {"related": [7]},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"on_model_error": "ignore"},
+    {"trust": "nobody"},
+    {"episode": "text"},
+    {"model": "embedded"},
+    {"prompts": "Say it."},
+    {"prompts": {"error": "Say it."}},
+    {"related": "7"},
+    {"related": [7]},
+])  # fmt: skip
 async def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InvalidInput):
         await reflect(**{"episode": FAILED, **wrong})
@@ -460,15 +454,12 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 # Trust
 
 
-@pytest.mark.parametrize(
-    ("episode", "trust", "whose"),
-    [
-        (FAILED, "external", ("external", "external")),
-        (FAILED, "operator", ("tool", "model")),
-        # As an attack would have it: the result tells the agent what to try, and that works.
-        (MENDED, "operator", ("tool", "tool")),
-    ],
-)
+@pytest.mark.parametrize(("episode", "trust", "whose"), [
+    (FAILED, "external", ("external", "external")),
+    (FAILED, "operator", ("tool", "model")),
+    # As an attack would have it: the result tells the agent what to try, and that works.
+    (MENDED, "operator", ("tool", "tool")),
+])  # fmt: skip
 async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
     made = await reflect(episode, memory=memory, trust=trust)
     assert made.state == "quarantined"
@@ -602,25 +593,22 @@ EPISODE = Episode(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "events", "unsupported"),
-    [
-        ("It read a.txt with read_file.", (0,), ()),
-        ("The agent Ann read it.", (0,), ()),
-        ("It found 1200 rows.", (1,), ()),
-        ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
-        ("It found 1200 rows.", (0,), ("1200",)),
-        ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
-        ("It said 'as good as done'.", (2,), ()),
-        ("It said “as … done”.", (2,), ()),
-        ("It said “nearly … done”.", (2,), ("nearly … done",)),
-        ("It called write_file.", (0,), ("write_file",)),
-        ("Table 7 was to be counted, within 30 s.", (0,), ()),
-        ("Nothing was done about it.", (0,), ()),
-        ("Hemingway was found.", (1,), ()),
-        ("So Twain was found.", (1,), ("Twain",)),
-    ],
-)
+@pytest.mark.parametrize(("text", "events", "unsupported"), [
+    ("It read a.txt with read_file.", (0,), ()),
+    ("The agent Ann read it.", (0,), ()),
+    ("It found 1200 rows.", (1,), ()),
+    ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
+    ("It found 1200 rows.", (0,), ("1200",)),
+    ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
+    ("It said 'as good as done'.", (2,), ()),
+    ("It said “as … done”.", (2,), ()),
+    ("It said “nearly … done”.", (2,), ("nearly … done",)),
+    ("It called write_file.", (0,), ("write_file",)),
+    ("Table 7 was to be counted, within 30 s.", (0,), ()),
+    ("Nothing was done about it.", (0,), ()),
+    ("Hemingway was found.", (1,), ()),
+    ("So Twain was found.", (1,), ("Twain",)),
+])  # fmt: skip
 def test_numbers_names_and_quotations_must_stand_in_what_is_cited(text, events, unsupported):
     found = claim(text, events, EPISODE)
     assert found.unsupported == unsupported

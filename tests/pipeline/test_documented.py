@@ -212,19 +212,16 @@ PREDICTIONS = {"name": "predictions", "actual": None}
 GOOD = {"stage": "s", "output": [1, 2], "checks": [PREDICTIONS]}
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"stage": ""}, "invalid_request"),
-        ({"stage": "a/b"}, "invalid_input"),
-        ({"checks": None}, "invalid_request"),
-        ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
-        ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
-        ({"checks": [{"name": "finite"}]}, "unknown_name"),
-        ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
-        ({"more": 1}, "invalid_request"),
-    ],
-)
+@pytest.mark.parametrize(("change", "code"), [
+    ({"stage": ""}, "invalid_request"),
+    ({"stage": "a/b"}, "invalid_input"),
+    ({"checks": None}, "invalid_request"),
+    ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
+    ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
+    ({"checks": [{"name": "finite"}]}, "unknown_name"),
+    ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
+    ({"more": 1}, "invalid_request"),
+])  # fmt: skip
 def test_a_wrong_request_says_why(api: Api, change: Any, code: str) -> None:
     assert problem(api.post("/v1/validate", json={**GOOD, **change}), 422, code)["detail"]
 

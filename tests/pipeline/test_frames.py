@@ -59,14 +59,11 @@ def test_what_cannot_be_described_is_named() -> None:
     assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("missing", "check"),
-    [
-        ("narwhals", numbers.predictions(None, "y", "yhat")),
-        ("narwhals", numbers.finite(lambda output, state: output)),
-        ("pyarrow.parquet", numbers.results("results.parquet")),
-    ],
-)
+@pytest.mark.parametrize(("missing", "check"), [
+    ("narwhals", numbers.predictions(None, "y", "yhat")),
+    ("narwhals", numbers.finite(lambda output, state: output)),
+    ("pyarrow.parquet", numbers.results("results.parquet")),
+])  # fmt: skip
 def test_a_missing_package_halts_before_stage_1(
     missing: str, check: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -53,14 +53,11 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
-@pytest.mark.parametrize(
-    ("how", "status", "action", "kept", "seen"),
-    [
-        ("continue", "degraded", "continued", 3, [["s"]]),
-        ("best", "degraded", "best", 2, [["s"]]),
-        ("halt", "halted", "halted", 3, []),
-    ],
-)
+@pytest.mark.parametrize(("how", "status", "action", "kept", "seen"), [
+    ("continue", "degraded", "continued", 3, [["s"]]),
+    ("best", "degraded", "best", 2, [["s"]]),
+    ("halt", "halted", "halted", 3, []),
+])  # fmt: skip
 def test_exhaustion_after_exactly_3_attempts(
     store: str | None,
     how: Any,
@@ -325,22 +322,19 @@ def test_names_that_are_taken(name: str) -> None:
         other.stage(name=name)(lambda state: 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
-        ({"retries": True}, "retries is True"),
-        ({"retries": 1.5}, "retries is 1.5"),
-        ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
-        ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
-        ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
-        ({"checks": ["x"]}, "checks is"),
-        ({"goals": ["x"]}, "a goal is"),
-        ({"policy": 3}, "policy is 3"),
-        ({"timeout": 0}, "timeout is 0"),
-        ({"model": 3}, "generate is 3"),
-    ],
-)
+@pytest.mark.parametrize(("options", "told"), [
+    ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
+    ({"retries": True}, "retries is True"),
+    ({"retries": 1.5}, "retries is 1.5"),
+    ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
+    ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
+    ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
+    ({"checks": ["x"]}, "checks is"),
+    ({"goals": ["x"]}, "a goal is"),
+    ({"policy": 3}, "policy is 3"),
+    ({"timeout": 0}, "timeout is 0"),
+    ({"model": 3}, "generate is 3"),
+])  # fmt: skip
 def test_options_of_a_stage_that_are_refused(options: dict[str, Any], told: str) -> None:
     pipeline = Pipeline("p", store=None)
     with pytest.raises(InvalidInput) as caught:
@@ -385,16 +379,13 @@ def test_settings_have_defaults_names_and_older_names(name: str) -> None:
     assert (name in Guardrails().thresholds) == (not name.startswith("max_"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"max_stage_retries": "two"}, "max_stage_retries is 'two'; it must be a whole number"),
-        ({"max_stage_retries": -1}, "max_stage_retries is -1; it must be an integer of at least 0"),
-        ({"max_guardrail_attempts": 0}, "max_check_attempts is 0; it must be an integer of at"),
-        ({"VARIANCE_RATIO_MIN": "low"}, "VARIANCE_RATIO_MIN is 'low'; it must be a number"),
-        ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "told"), [
+    ({"max_stage_retries": "two"}, "max_stage_retries is 'two'; it must be a whole number"),
+    ({"max_stage_retries": -1}, "max_stage_retries is -1; it must be an integer of at least 0"),
+    ({"max_guardrail_attempts": 0}, "max_check_attempts is 0; it must be an integer of at"),
+    ({"VARIANCE_RATIO_MIN": "low"}, "VARIANCE_RATIO_MIN is 'low'; it must be a number"),
+    ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
+])  # fmt: skip
 def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Guardrails.of(settings)

@@ -138,7 +138,7 @@ async def until_done(
     raise AssertionError("it never came to an end")
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     plans=plans,
     before=st.sets(st.integers(1, 30), max_size=3),

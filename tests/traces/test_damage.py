@@ -30,52 +30,46 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("data", "line", "said"),
-    [
-        (b"", 0, "it is empty; give at least one episode"),
-        (b"{}", 1, "the first value is {}; it must be of a known format"),
-        (b"[]", 1, "of a known format"),
-        (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
-        (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
-        (b'{"events": NaN}', 1, "NaN is not JSON"),
-        (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; write one value per line"),
-        (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
-        (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
-        (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (b"\x1f\x8b\x08", 0, "whole OTLP protobuf"),
-    ],
-)
+@pytest.mark.parametrize(("data", "line", "said"), [
+    (b"", 0, "it is empty; give at least one episode"),
+    (b"{}", 1, "the first value is {}; it must be of a known format"),
+    (b"[]", 1, "of a known format"),
+    (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
+    (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
+    (b'{"events": NaN}', 1, "NaN is not JSON"),
+    (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; write one value per line"),
+    (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
+    (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
+    (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
+    (b"\x1f\x8b\x08", 0, "whole OTLP protobuf"),
+])  # fmt: skip
 def test_what_is_no_file_of_traces(data, line, said):
     error = refused(data)
     assert (error.line, error.path) == (line, "the traces")
     assert re.search(said, str(error))
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ({"events": {}}, "events is {}; it must be a list of objects"),
-        ({"events": [{}]}, "type of an event is None"),
-        ({"events": [{"type": 1}]}, "type is 1; it must be text"),
-        ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
-        ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
-        ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": "yesterday"}]}, "it must be seconds since 1970"),
-        ({"events": [], "outcome": "great"}, "outcome is 'great'; it must be one of success"),
-        ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
-        ({"events": [], "tools": "look"}, "tools is 'look'; it must be a list of names"),
-        ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be an integer"),
-        ([{"role": 1}], "role is 1; it must be text"),
-        ([{"role": "user", "content": 1}], "content is 1; it must be a list of objects"),
-        ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
-        ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
-        ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
-        (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-        (document([{"traceId": 7}]), "traceId is 7; it must be text"),
-        (document([{"status": 7}]), "status is 7"),
-    ],
-)
+@pytest.mark.parametrize(("value", "said"), [
+    ({"events": {}}, "events is {}; it must be a list of objects"),
+    ({"events": [{}]}, "type of an event is None"),
+    ({"events": [{"type": 1}]}, "type is 1; it must be text"),
+    ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
+    ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
+    ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
+    ({"events": [{"type": "x", "at": "yesterday"}]}, "it must be seconds since 1970"),
+    ({"events": [], "outcome": "great"}, "outcome is 'great'; it must be one of success"),
+    ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
+    ({"events": [], "tools": "look"}, "tools is 'look'; it must be a list of names"),
+    ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be an integer"),
+    ([{"role": 1}], "role is 1; it must be text"),
+    ([{"role": "user", "content": 1}], "content is 1; it must be a list of objects"),
+    ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
+    ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
+    ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
+    (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
+    (document([{"traceId": 7}]), "traceId is 7; it must be text"),
+    (document([{"status": 7}]), "status is 7"),
+])  # fmt: skip
 def test_a_wrong_value_is_named_with_its_line(value, said):
     data = b"\n" + lines([value])
     error = refused(data)
@@ -176,16 +170,13 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
     return episode
 
 
-@pytest.mark.parametrize(
-    ("count", "most", "kept"),
-    [
-        (0, 100, []),
-        (99, 100, range(1, 100)),
-        (100, 100, range(1, 101)),
-        (9, 1, [1]),
-        (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
-    ],
-)
+@pytest.mark.parametrize(("count", "most", "kept"), [
+    (0, 100, []),
+    (99, 100, range(1, 100)),
+    (100, 100, range(1, 101)),
+    (9, 1, [1]),
+    (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
+])  # fmt: skip
 def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
     episode = read(events, Limits(events=most), omitted=5)

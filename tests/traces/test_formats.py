@@ -274,15 +274,12 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
     assert (one.call, other.call) == (second.call, first.call)
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome", "fault"),
-    [
-        ({"status": {"code": 1}}, "success", None),
-        ({"status": {}}, "partial", None),
-        (failed("TimeoutError", "too slow"), "timeout", Fault("TimeoutError", "too slow")),
-        ({"status": {"code": 2, "message": "gave up"}}, "error", Fault("error", "gave up")),
-    ],
-)
+@pytest.mark.parametrize(("status", "outcome", "fault"), [
+    ({"status": {"code": 1}}, "success", None),
+    ({"status": {}}, "partial", None),
+    (failed("TimeoutError", "too slow"), "timeout", Fault("TimeoutError", "too slow")),
+    ({"status": {"code": 2, "message": "gave up"}}, "error", Fault("error", "gave up")),
+])  # fmt: skip
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
     episode = otlp(
@@ -379,16 +376,13 @@ def test_the_shape_of_a_request_and_our_own_names_are_one():
     assert first.events == (Event(**(event | {"at": 1_769_857_200.0})),)
 
 
-@pytest.mark.parametrize(
-    ("given", "outcome"),
-    [
-        ({}, "partial"),
-        ({"outcome": "success", "error": {"error_category": "timeout"}}, "success"),
-        ({"error": {"error_category": "timeout_error"}}, "timeout"),
-        ({"events": [{"type": "error_event", "code": "504"}]}, "timeout"),
-        ({"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]}, "partial"),
-    ],
-)
+@pytest.mark.parametrize(("given", "outcome"), [
+    ({}, "partial"),
+    ({"outcome": "success", "error": {"error_category": "timeout"}}, "success"),
+    ({"error": {"error_category": "timeout_error"}}, "timeout"),
+    ({"events": [{"type": "error_event", "code": "504"}]}, "timeout"),
+    ({"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]}, "partial"),
+])  # fmt: skip
 def test_the_outcome_is_what_was_said_or_the_last_error_and_never_a_guess(given, outcome):
     assert only({"events": [], **given}).outcome == outcome
 

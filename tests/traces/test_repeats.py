@@ -68,30 +68,27 @@ def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
     assert times(one, result(), one, result(), other, result()) == 2 + equal
 
 
-@pytest.mark.parametrize(
-    ("events", "count"),
-    [
-        # results are compared exactly; an empty one is a result, none is not
-        ([call(), result("nothing"), call(), result("nothing ")], 1),
-        ([call(), result(), call(), result(error="timeout")], 1),
-        ([call(), result(""), call(), result("")], 2),
-        # parallel calls without ids: in order, by the name of the tool if the answer gives one
-        ([call(), call(), result("a"), result("b")], 1),
-        ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
-        (2 * [call("a"), result("1", tool="b")], 1),
-        ([call("a"), call("b"), result("2", tool="b"), result("1"), call("b"), result("2")], 2),
-        # a lost result does not shift the others
-        ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
-        # ids come in any order; one is wrong or used again
-        ([call(call="1"), call(call="2"), result("b", call="2"), result("a", call="1")], 1),
-        ([call(call="1"), result(call="2"), call(call="3"), result(call="2")], 1),
-        ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
-        # an error is the result until there is a response
-        (2 * [call(), BROKEN], 2),
-        (2 * [call(call="1"), NAMED], 2),
-        ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
-    ],
-)
+@pytest.mark.parametrize(("events", "count"), [
+    # results are compared exactly; an empty one is a result, none is not
+    ([call(), result("nothing"), call(), result("nothing ")], 1),
+    ([call(), result(), call(), result(error="timeout")], 1),
+    ([call(), result(""), call(), result("")], 2),
+    # parallel calls without ids: in order, by the name of the tool if the answer gives one
+    ([call(), call(), result("a"), result("b")], 1),
+    ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
+    (2 * [call("a"), result("1", tool="b")], 1),
+    ([call("a"), call("b"), result("2", tool="b"), result("1"), call("b"), result("2")], 2),
+    # a lost result does not shift the others
+    ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
+    # ids come in any order; one is wrong or used again
+    ([call(call="1"), call(call="2"), result("b", call="2"), result("a", call="1")], 1),
+    ([call(call="1"), result(call="2"), call(call="3"), result(call="2")], 1),
+    ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
+    # an error is the result until there is a response
+    (2 * [call(), BROKEN], 2),
+    (2 * [call(call="1"), NAMED], 2),
+    ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
+])  # fmt: skip
 def test_which_result_belongs_to_a_call(events, count):
     assert times(*events) == count
 

@@ -104,57 +104,48 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
     assert not found("unknown_tool", *events)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nmore', "KeyError: 1"),
-        ("exit code: 1\nTraceback (most recent call last):\n  f()\nE: x", "E: x"),
-        ("exit code 1\nboom", "boom"),
-        ("Error\nValueError: second\nthird", "ValueError: second"),
-        ("exit code: 1\n=== FAILURES ===\n--- FAIL: a (0.1s)\n  b", "--- FAIL: a (0.1s)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), [
+    ('Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nmore', "KeyError: 1"),
+    ("exit code: 1\nTraceback (most recent call last):\n  f()\nE: x", "E: x"),
+    ("exit code 1\nboom", "boom"),
+    ("Error\nValueError: second\nthird", "ValueError: second"),
+    ("exit code: 1\n=== FAILURES ===\n--- FAIL: a (0.1s)\n  b", "--- FAIL: a (0.1s)"),
+])  # fmt: skip
 def test_a_failure_is_named_by_its_telling_line(text, line):
     [one] = found("cause", call(), result(text))
     assert one.words.endswith(line)
 
 
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
-        (
-            "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
-            "Error: tool not found",
-        ),
-        (" ! a -> a (declined)\nerror: failed to push", "a -> a (declined) error: failed to push"),
-        (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
-        ("[exit code 137.]", "exit code 137"),
-        ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
-    ],
-)
+@pytest.mark.parametrize(("text", "quoted"), [
+    ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
+    (
+        "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
+        "Error: tool not found",
+    ),
+    (" ! a -> a (declined)\nerror: failed to push", "a -> a (declined) error: failed to push"),
+    (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
+    ("[exit code 137.]", "exit code 137"),
+    ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
+])  # fmt: skip
 def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
     assert error_text(text) == quoted
 
 
-@pytest.mark.parametrize(
-    ("text", "failed"),
-    [
-        ("exit code 2", True),
-        ("KeyError: 'a'", True),
-        ("Error executing tool: no", True),
-        ("5 tests\nTraceback (most recent call last):\n  f()\nE: x", True),
-        ('{"error": "no such order"}', True),
-        ('{"success": false, "message": "no"}', True),
-        ('{"error": null, "data": [1]}', False),
-        ('{"error": "", "n": 1}', False),
-        ('{"failed": 0, "passed": 5}', False),
-        ("exit code 0", False),
-        ("class ParseError(Exception):", False),
-        ("the page on HTTPError and Exception", False),
-        ("found\nerror: in the log of yesterday", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "failed"), [
+    ("exit code 2", True),
+    ("KeyError: 'a'", True),
+    ("Error executing tool: no", True),
+    ("5 tests\nTraceback (most recent call last):\n  f()\nE: x", True),
+    ('{"error": "no such order"}', True),
+    ('{"success": false, "message": "no"}', True),
+    ('{"error": null, "data": [1]}', False),
+    ('{"error": "", "n": 1}', False),
+    ('{"failed": 0, "passed": 5}', False),
+    ("exit code 0", False),
+    ("class ParseError(Exception):", False),
+    ("the page on HTTPError and Exception", False),
+    ("found\nerror: in the log of yesterday", False),
+])  # fmt: skip
 def test_a_result_that_begins_with_an_error_is_a_failure(text, failed):
     assert places("cause", call(), result(text)) == [(0, (1,))] * failed
 
