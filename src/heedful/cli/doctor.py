@@ -152,12 +152,11 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
 
 
 models: Typer = group()
-Name = Annotated[str | None, Argument(help="A name of weights: embedded, minilm …")]
 
 
 @models.command()
 def fetch(
-    name: Name = None,
+    name: Annotated[str | None, Argument(help="A name of weights: embedded, minilm …")] = None,
     source: Annotated[Path | None, Option("--from", help="Copy from this file.")] = None,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache are reused."""

@@ -34,13 +34,9 @@ from heedful.store.store import Effects, Store, also
 from heedful.traces import read
 from heedful.traces.episode import Episode
 
-WORDS = 300  # characters of a text that are shown
 BRIEF = 80
-SHOWN = 30
 Id = Annotated[int, Argument(min=1, max=MOST, help="An id from the list.")]
 Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids from the list.")]
-
-
 quarantine: Typer = group()
 WAITING = columns("lesson source id of_lesson trust seen since", since="at", of_lesson="of")
 
@@ -154,7 +150,6 @@ def list_rulings(limit: Limit = 50) -> int:
 
 
 trusts: Typer = group()
-STATED = columns("source trust")
 Source = Annotated[str, Argument(help=f"{SOURCES}.")]
 Whom = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
 Waiting: Any = Option("--waiting", help="Also release what waits and depends on no other source.")
@@ -166,7 +161,8 @@ def list_trust() -> int:
     stated = ask(lambda memory: memory.stated_trust(), new=True)
     rows = [{"source": source, "trust": trust} for source, trust in stated.items()]
     empty = "nothing is stated: texts of tools and users wait in quarantine"
-    return emit(rows, STATED, key="trust", text=2, empty=empty, then=following("quarantine", "log"))
+    then = following("quarantine", "log")
+    return emit(rows, columns("source trust"), key="trust", text=2, empty=empty, then=then)
 
 
 @trusts.command("set")

@@ -38,7 +38,6 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
-REPORTS = "reports"  # the folder of the report pages
 # Errors of one task, after which other tasks continue. Other model errors would hit them too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
 EXAMPLES = "heedful._examples"
@@ -148,7 +147,7 @@ async def _drive(job: Job) -> None:
         names = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
         stages = (replace(runs.stage_report(found[id], job.name), name=names[id]) for id in names)
         report = runs.Report(job.path.name, job.name, tuple(stages), noun="task")
-        job.page = write_html(report, REPORTS)
+        job.page = write_html(report, "reports")
 
 
 async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:

@@ -63,8 +63,6 @@ Texts = list[str] | None
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Keep the most useful lessons.")]
 UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
-
-
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 
@@ -341,10 +339,7 @@ def by_meaning(values: Settings) -> bool:
 
 
 def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Return the file of the results of judges, and what is in it; a damaged file has nothing.
-
-    For each judge, it is how many labelled pairs of answers it ranked right, and of how many.
-    """
+    """Return the file of judges, and for each the right and all pairs; {} from a damaged file."""
     from heedful.models import weights
 
     path = (values.cache or weights.default_cache()) / "judges.json"

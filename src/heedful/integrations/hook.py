@@ -25,8 +25,6 @@ from heedful.redact import redact
 from heedful.store import DATABASE, own_db, prepare, read_table, repository
 
 USAGE = "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own name of it"
-# Claude Code blocks an action if a hook exits with 2, so a wrong call exits with 1.
-WRONG = 1
 # Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes of the log.
 MOST, LATEST = 8 * 2**20, 5  # and the seconds until an answer, except to the end of a turn
 LINE, LOG = 400, 2**20
@@ -46,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent, work = (_option(words, name) for name in ("--agent", "--work"))
     if len(words) != 1 or words[0].startswith("-"):
         print(USAGE, file=sys.stderr)
-        return WRONG
+        return 1  # if a hook exits with 2, Claude Code blocks the action
     try:
         with suppress(KeyboardInterrupt):
             _answer(words[0], agent or "claude-code", work, strict)
