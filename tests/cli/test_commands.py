@@ -143,13 +143,16 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     assert heedful_().code == 2
 
 
-def test_starting_imports_nothing_heavy(desk):
-    heavy = "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive"
+@pytest.mark.parametrize(("lines", "heavy"), [
+    ((["--version"], ["--help"]), "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive"),
+    ((["loops"], ["lessons"], ["seen", "x"]), "numpy yaml heedful.service heedful.drive.drive"),
+])  # fmt: skip
+def test_starting_imports_nothing_heavy(desk, lines, heavy):
     script = (
         "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
         "from heedful.cli.app import app\n"
-        "for option in ('--version', '--help'):\n"
-        "    try: app([option])\n"
+        f"for line in {lines!r}:\n"
+        "    try: app(line)\n"
         "    except SystemExit: pass\n"
         f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - before])"
     )

@@ -219,6 +219,7 @@ async def test_when_commands_run(more: dict[str, Any], blocks: bool, memory: Mem
 
 
 HEAVY = ("typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions")
+HEAVY += ("heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.signals")
 MODULES = f"""import sys
 from heedful.integrations import hook
 hook.main(["PreToolUse"])
