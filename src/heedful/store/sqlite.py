@@ -1,13 +1,17 @@
 """A store in SQLite: one file with a write-ahead log and `synchronous=FULL`.
 
-Each process has one writer thread. It commits all waiting writes together, with one fsync.
+Each process has one writer thread. It commits all waiting writes together, with one fsync. A short
+write that waits alone is committed by the event loop itself, unless the disk is slow.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -21,6 +25,9 @@ from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Thread
 T = TypeVar("T")
 # The most waiting writes in one commit.
 GROUP = 256
+# An event loop commits itself while a transaction takes less than this, in seconds. A hand-over to
+# the thread and back takes 0.1 ms and more, so on a fast disk it costs as much as the commit.
+SHORT = 0.002
 
 
 MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection
@@ -61,13 +68,31 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: Place = Place(MEMORY_ONLY)
+    patience: float = 0.0  # seconds that `begin` waits for another writer
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.turn = threading.RLock()  # held by the thread that uses the connection
+
+    def begin(self) -> None:
+        """Begin to write. SQLite would wait for another writer, but also in an event loop."""
+        until = time.monotonic() + self.patience
+        while not self.in_transaction:
+            try:
+                self.execute("begin immediate")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() >= until:
+                    raise
+                time.sleep(random.uniform(0, PAUSE))
 
     def check(self) -> None:
         self.place.check()
 
     def close(self) -> None:
-        self.lost = True
-        super().close()
+        with self.turn:
+            self.lost = True
+            super().close()
 
 
 class _Savepoint(Answers):
@@ -100,27 +125,65 @@ class Thread(Threads[Connection]):
         super().__init__(connect, 1, GROUP)
         self._transact = _commit if writes else _read
 
-    async def run(self, work: Work[T]) -> T:
-        """Run `work` and return its result. Raises StoreError and the errors of `work`."""
-        answer: T = await self.submit(work)
-        return answer
+    def forked(self) -> None:
+        super().forked()
+        self._db: Connection | None = None
+        self._soon: deque[Job] = deque()
+        self._took = 1.0  # seconds of the last transaction
+
+    async def run(self, work: Work[T], short: bool = False) -> T:
+        """Run `work` and return its result. Raises StoreError and the errors of `work`.
+
+        If `short`, the event loop runs `work` at its next turn, if nothing else waits then.
+        """
+        if not short or self._took > SHORT:
+            answer: T = await self.submit(work)
+            return answer
+        job = Job(work)
+        self._soon.append(job)
+        job.future.get_loop().call_soon(self._at_once)
+        value: T = await job.future
+        return value
+
+    def _at_once(self) -> None:
+        jobs, db = [self._soon.popleft() for _ in range(len(self._soon))], self._db
+        if len(jobs) == 1 and db is not None and db.turn.acquire(blocking=False):
+            try:
+                if not jobs[0].future.cancelled():
+                    db.execute("begin immediate")
+                    with Answers(jobs, translate_error):
+                        self._perform(db, jobs)
+                return
+            except sqlite3.Error:  # another process writes: the thread waits for it
+                pass
+            finally:
+                db.turn.release()
+        for job in jobs:
+            with Answers((job,)):
+                self.queue(job)
 
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run the jobs; afterwards roll back a transaction that is still open."""
         if not jobs:
             return
         try:
-            db = self.connection()
-            try:
-                self._transact(db, jobs)
-            finally:
-                try:
-                    if db.in_transaction:
-                        db.execute("rollback")
-                except sqlite3.Error:
-                    db.close()
+            db = self._db = self.connection()
+            with db.turn:
+                self._perform(db, jobs)
         except MISHAPS as error:
             raise translate_error(error) from error
+
+    def _perform(self, db: Connection, jobs: Sequence[Job]) -> None:
+        began = time.perf_counter()
+        try:
+            self._transact(db, jobs)
+        finally:
+            self._took = time.perf_counter() - began
+            try:
+                if db.in_transaction:
+                    db.execute("rollback")
+            except sqlite3.Error:
+                db.close()
 
 
 def _read(db: Connection, jobs: Sequence[Job]) -> None:
@@ -135,12 +198,14 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
 
 
 def _commit(db: Connection, jobs: Sequence[Job]) -> None:
-    db.execute("begin immediate")
+    db.begin()
     values: list[Any] = []
     for job in jobs:
         values.append(None)
-        with _Savepoint(db, job):
+        with _Savepoint(db, job) if len(jobs) > 1 else Answers(jobs, translate_error):
             values[-1] = job.work(db)
+    if len(jobs) == 1 and jobs[0].done:  # it failed, so the caller rolls back
+        return
     try:
         db.check()
     except errors.StoreUnavailable:
@@ -204,6 +269,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
+PAUSE = 0.02  # seconds, at most, between two attempts to write beside another process
 
 
 def in_file(path: str) -> Store:
@@ -229,7 +295,8 @@ class File:
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        return await self.writer.run(work)
+        of_loop = bool(holds) and all(name.startswith("loop ") for name in holds)
+        return await self.writer.run(work, short=of_loop)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
@@ -269,6 +336,9 @@ def connect(
             _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
+        if not reads:
+            db.execute("pragma busy_timeout = 0")
+            db.patience = busy_seconds
         failed.pop_all()
     return db
 

@@ -216,7 +216,10 @@ class Job:
     def end(self, value: Any = None, error: BaseException | None = None) -> None:
         """Set the result of the job: the `error` if there is one, else the `value`."""
         self.done, self.value, self.error = True, value, error
-        loop, results = self.future.get_loop(), _own.__dict__.setdefault("results", _Results())
+        loop = self.future.get_loop()
+        if loop is asyncio._get_running_loop():
+            return _tell(deque((self,)))
+        results = _own.__dict__.setdefault("results", _Results())
         ended = results.setdefault(loop, deque())
         ended.append(self)
         if len(ended) == 1:
@@ -288,6 +291,11 @@ class Threads(Generic[C]):
     def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
         job = Job(work)
+        self.queue(job)
+        return job.future
+
+    def queue(self, job: Job) -> None:
+        """Let a thread run the job; start one if none is idle."""
         with self._lock:
             if self._idle:
                 self._idle.pop()
@@ -298,7 +306,6 @@ class Threads(Generic[C]):
                 thread.start()
                 self._threads.append(thread)
             self._jobs.put(job)
-        return job.future
 
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run the jobs on this thread and set their results. Raises the first error of a job."""
