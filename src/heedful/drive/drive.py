@@ -369,10 +369,9 @@ class Run(Generic[C]):
             else:
                 answer = await produce(self._generate, at, self._blocks)
             answer = Produced(answer.values, answer.usage.lasting(time.perf_counter() - began))
-            if self._journal.durable:
+            if self._journal.durable and not self._pure:
                 step = (f"{number}/answer", answer.plain())
-                if not self._pure:
-                    await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
+                await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
             self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate, judges = record.Candidate.of(value), self.stage.checks if self.stage else ()
@@ -399,7 +398,7 @@ class Run(Generic[C]):
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        repeats = sum(of is not None for of in state.loop.repeats())
+        repeats = sum(of is not None for of in state.loop.repeats()) if number > 2 else 0
         told, warmer = self.briefing, self.temperature + WARMER * repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         previous = state.values[-1] if state.values else None
@@ -468,4 +467,5 @@ async def run(
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
     options: dict[str, Any] = dict(locals())  # Run has the same arguments
-    return await Run[Any](**options).finish()
+    loop: Run[Any] = Run(**options)  # a call of `Run[Any]` takes longer
+    return await loop.finish()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
@@ -287,7 +287,8 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
-    level, before = tired.level(loop), reduce(tired.after, loop.improved[1:-1], 0.0)
+    before = reduce(tired.after, loop.improved[1:-1], 0.0)
+    level = reduce(tired.after, loop.improved[1:][-1:], before)
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
@@ -297,6 +298,11 @@ def rule_of(policy: Policy, kind: type[R]) -> R:
     for rule in flat(policy.rules):
         if isinstance(rule, kind):
             return rule
+    return _default(kind)
+
+
+@cache
+def _default(kind: type[R]) -> R:
     return kind()
 
 

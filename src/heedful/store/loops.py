@@ -346,9 +346,11 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int | Non
 def _columns(head: Head) -> dict[str, str]:
     stage = head.stage
     return {
-        **{part: dump(getattr(head, part)) for part in ("task", "context")},
+        "task": dump(head.task),
+        "context": dump(head.context),
         # Most loops of a process have one policy.
-        **{part: _dump_again(_json(getattr(head, part))) for part in ("goals", "policy")},
+        "goals": _dump_again(_json(head.goals)),
+        "policy": _dump_again(_json(head.policy)),
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
         "run": storable(stage.run) if stage else "",

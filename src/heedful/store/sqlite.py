@@ -27,7 +27,7 @@ T = TypeVar("T")
 GROUP = 256
 # An event loop commits itself while a transaction takes less than this, in seconds. A hand-over to
 # the thread and back takes 0.1 ms and more, so on a fast disk it costs as much as the commit.
-SHORT = 0.002
+SHORT = 0.005
 
 
 MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection

@@ -659,12 +659,11 @@ class Store:
         Within an idempotent call, the same transaction stores the records of the call.
         """
         locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
-        commit = partial(self._access.write, scope, holds=locks)
-        effects = _effects.get()
+        effects, job = _effects.get(), lambda db: work(db, scope, *args, **kwargs)
         # The heartbeat of a call, and other tasks that it begins, are no part of it.
         if effects is None or effects.task is not asyncio.current_task():
-            return await commit(lambda db: work(db, scope, *args, **kwargs))
-        return await effects.write(work, lambda db: work(db, scope, *args, **kwargs), commit)
+            return await self._access.write(scope, job, locks)
+        return await effects.write(work, job, partial(self._access.write, scope, holds=locks))
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
