@@ -152,7 +152,7 @@ class Thread(Threads[Connection]):
                 if not jobs[0].future.cancelled():
                     db.execute("begin immediate")
                     with Answers(jobs, translate_error):
-                        self._perform(db, jobs)
+                        _tell(self._perform(db, jobs))
                 return
             except sqlite3.Error:  # another process writes: the thread waits for it
                 pass
@@ -169,14 +169,15 @@ class Thread(Threads[Connection]):
         try:
             db = self._db = self.connection()
             with db.turn:
-                self._perform(db, jobs)
+                done = self._perform(db, jobs)
+            _tell(done)  # afterwards, so that an event loop that wakes finds the connection free
         except MISHAPS as error:
             raise translate_error(error) from error
 
-    def _perform(self, db: Connection, jobs: Sequence[Job]) -> None:
+    def _perform(self, db: Connection, jobs: Sequence[Job]) -> Done:
         began = time.perf_counter()
         try:
-            self._transact(db, jobs)
+            return self._transact(db, jobs)
         finally:
             self._took = time.perf_counter() - began
             try:
@@ -186,7 +187,16 @@ class Thread(Threads[Connection]):
                 db.close()
 
 
-def _read(db: Connection, jobs: Sequence[Job]) -> None:
+Done = Sequence[tuple[Job, Any]]  # jobs and their values
+
+
+def _tell(done: Done) -> None:
+    for job, value in done:
+        if not job.done:
+            job.end(value)
+
+
+def _read(db: Connection, jobs: Sequence[Job]) -> Done:
     for job in jobs:
         with Answers((job,), translate_error):
             if not db.in_transaction:
@@ -195,9 +205,10 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
             if job is jobs[-1]:
                 db.execute("rollback")
             job.end(value)
+    return ()
 
 
-def _commit(db: Connection, jobs: Sequence[Job]) -> None:
+def _commit(db: Connection, jobs: Sequence[Job]) -> Done:
     db.begin()
     values: list[Any] = []
     for job in jobs:
@@ -205,7 +216,7 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         with _Savepoint(db, job) if len(jobs) > 1 else Answers(jobs, translate_error):
             values[-1] = job.work(db)
     if len(jobs) == 1 and jobs[0].done:  # it failed, so the caller rolls back
-        return
+        return ()
     try:
         db.check()
     except errors.StoreUnavailable:
@@ -214,9 +225,7 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
             db.execute("pragma wal_checkpoint(truncate)")
         raise
     db.execute("commit")
-    for job, value in zip(jobs, values, strict=True):
-        if not job.done:
-            job.end(value)
+    return list(zip(jobs, values, strict=True))
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
