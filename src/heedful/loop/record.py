@@ -231,7 +231,7 @@ class Evaluation:
         listed = isinstance(self.findings, tuple | list)
         if not listed or not all(isinstance(found, Finding) for found in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
-        if not isinstance(self.scores, Mapping):
+        if not isinstance(self.scores, dict | Mapping):  # a Mapping alone takes longer to see
             raise InvalidInput("scores", self.scores, 'a mapping such as {"quality": 0.8}')
         check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None:
@@ -465,7 +465,8 @@ class Loop:
 
         Only attempts since the last improvement count. For persistent findings, all attempts count.
         """
-        since, counts = self.last_improvement, Counter[str]()
+        counts: Counter[str] = Counter()
+        since = self.last_improvement
         for index, attempt in enumerate(self.attempts):
             if (judged := attempt.evaluation) is not None:
                 counts.update(judged.keys if index >= since else judged.persistent)

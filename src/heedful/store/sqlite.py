@@ -7,7 +7,6 @@ write that waits alone is committed by the event loop itself, unless the disk is
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import threading
 import time
@@ -25,8 +24,8 @@ from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Thread
 T = TypeVar("T")
 # The most waiting writes in one commit.
 GROUP = 256
-# An event loop commits itself while a transaction takes less than this, in seconds. A hand-over to
-# the thread and back takes 0.1 ms and more, so on a fast disk it costs as much as the commit.
+# The event loop commits while a commit takes at most this, in seconds: as long as any other thread
+# may keep it waiting. A hand-over to the writer thread and back costs as much as a fast commit.
 SHORT = 0.005
 
 
@@ -68,31 +67,13 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: Place = Place(MEMORY_ONLY)
-    patience: float = 0.0  # seconds that `begin` waits for another writer
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.turn = threading.RLock()  # held by the thread that uses the connection
-
-    def begin(self) -> None:
-        """Begin to write. SQLite would wait for another writer, but also in an event loop."""
-        until = time.monotonic() + self.patience
-        while not self.in_transaction:
-            try:
-                self.execute("begin immediate")
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() >= until:
-                    raise
-                time.sleep(random.uniform(0, PAUSE))
 
     def check(self) -> None:
         self.place.check()
 
     def close(self) -> None:
-        with self.turn:
-            self.lost = True
-            super().close()
+        self.lost = True
+        super().close()
 
 
 class _Savepoint(Answers):
@@ -121,82 +102,77 @@ class Thread(Threads[Connection]):
     so a failed job does not affect the others. Results are set only after the commit.
     """
 
-    def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
+    def __init__(self, connect: Callable[..., Connection], *, writes: bool) -> None:
         super().__init__(connect, 1, GROUP)
         self._transact = _commit if writes else _read
 
     def forked(self) -> None:
         super().forked()
-        self._db: Connection | None = None
+        self._near: Connection | None = None  # of the event loops, which take turns
+        self._turn, self._took = threading.Lock(), 1.0  # seconds of the last transaction
         self._soon: deque[Job] = deque()
-        self._took = 1.0  # seconds of the last transaction
 
     async def run(self, work: Work[T], short: bool = False) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`.
 
         If `short`, the event loop runs `work` at its next turn, if nothing else waits then.
         """
-        if not short or self._took > SHORT:
-            answer: T = await self.submit(work)
-            return answer
         job = Job(work)
-        self._soon.append(job)
-        job.future.get_loop().call_soon(self._at_once)
-        value: T = await job.future
-        return value
+        if short and self._took <= SHORT:
+            self._soon.append(job)
+            job.future.get_loop().call_soon(self._at_once)
+        else:
+            self.queue(job)
+        answer: T = await job.future
+        return answer
 
     def _at_once(self) -> None:
-        jobs, db = [self._soon.popleft() for _ in range(len(self._soon))], self._db
-        if len(jobs) == 1 and db is not None and db.turn.acquire(blocking=False):
+        waiting = [self._soon.popleft() for _ in range(len(self._soon))]
+        jobs = [job for job in waiting if not job.future.cancelled()]
+        if len(jobs) == 1 and self._turn.acquire(blocking=False):
             try:
-                if not jobs[0].future.cancelled():
-                    db.execute("begin immediate")
-                    with Answers(jobs, translate_error):
-                        _tell(self._perform(db, jobs))
+                if self._near is None or self._near.lost:
+                    self._near = self._connect(busy_seconds=0.0)
+                self._near.execute("begin immediate")
+                with Answers(jobs, translate_error):
+                    self.perform(jobs, self._near)
                 return
-            except sqlite3.Error:  # another process writes: the thread waits for it
+            except (sqlite3.Error, errors.StoreError):  # if another process writes, a thread waits
                 pass
             finally:
-                db.turn.release()
+                self._turn.release()
         for job in jobs:
             with Answers((job,)):
                 self.queue(job)
 
-    def perform(self, jobs: Sequence[Job]) -> None:
+    def close(self, seconds: float | None = None) -> None:
+        super().close(seconds)
+        with self._turn:
+            if self._near is not None:
+                self._near.close()
+            self._near, self._took = None, 1.0
+
+    def perform(self, jobs: Sequence[Job], db: Connection | None = None) -> None:
         """Run the jobs; afterwards roll back a transaction that is still open."""
         if not jobs:
             return
+        began = time.perf_counter()
         try:
-            db = self._db = self.connection()
-            with db.turn:
-                done = self._perform(db, jobs)
-            _tell(done)  # afterwards, so that an event loop that wakes finds the connection free
+            db = db or self.connection()
+            try:
+                self._transact(db, jobs)
+            finally:
+                self._took = time.perf_counter() - began
+                try:
+                    if db.in_transaction:
+                        db.execute("rollback")
+                except sqlite3.Error:
+                    db.close()
         except MISHAPS as error:
             raise translate_error(error) from error
 
-    def _perform(self, db: Connection, jobs: Sequence[Job]) -> Done:
-        began = time.perf_counter()
-        try:
-            return self._transact(db, jobs)
-        finally:
-            self._took = time.perf_counter() - began
-            try:
-                if db.in_transaction:
-                    db.execute("rollback")
-            except sqlite3.Error:
-                db.close()
 
-
-Done = Sequence[tuple[Job, Any]]  # jobs and their values
-
-
-def _tell(done: Done) -> None:
-    for job, value in done:
-        if not job.done:
-            job.end(value)
-
-
-def _read(db: Connection, jobs: Sequence[Job]) -> Done:
+def _read(db: Connection, jobs: Sequence[Job]) -> None:
     for job in jobs:
         with Answers((job,), translate_error):
             if not db.in_transaction:
@@ -205,18 +181,16 @@ def _read(db: Connection, jobs: Sequence[Job]) -> Done:
             if job is jobs[-1]:
                 db.execute("rollback")
             job.end(value)
-    return ()
 
 
-def _commit(db: Connection, jobs: Sequence[Job]) -> Done:
-    db.begin()
+def _commit(db: Connection, jobs: Sequence[Job]) -> None:
+    if not db.in_transaction:
+        db.execute("begin immediate")
     values: list[Any] = []
     for job in jobs:
         values.append(None)
-        with _Savepoint(db, job) if len(jobs) > 1 else Answers(jobs, translate_error):
+        with _Savepoint(db, job):
             values[-1] = job.work(db)
-    if len(jobs) == 1 and jobs[0].done:  # it failed, so the caller rolls back
-        return ()
     try:
         db.check()
     except errors.StoreUnavailable:
@@ -225,7 +199,9 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> Done:
             db.execute("pragma wal_checkpoint(truncate)")
         raise
     db.execute("commit")
-    return list(zip(jobs, values, strict=True))
+    for job, value in zip(jobs, values, strict=True):
+        if not job.done:
+            job.end(value)
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
@@ -278,7 +254,6 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
-PAUSE = 0.02  # seconds, at most, between two attempts to write beside another process
 
 
 def in_file(path: str) -> Store:
@@ -291,7 +266,7 @@ class File:
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = Place(path)
-        opens = partial(connect, path, busy_seconds, self._place)
+        opens = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
         reads = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
@@ -304,8 +279,8 @@ class File:
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        of_loop = bool(holds) and all(name.startswith("loop ") for name in holds)
-        return await self.writer.run(work, short=of_loop)
+        of_loop = all(name.startswith("loop ") for name in holds or MEMORY)
+        return await self.writer.run(work, short=of_loop and self.reader is not self.writer)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
@@ -345,9 +320,6 @@ def connect(
             _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
-        if not reads:
-            db.execute("pragma busy_timeout = 0")
-            db.patience = busy_seconds
         failed.pop_all()
     return db
 

@@ -218,7 +218,8 @@ class Job:
         self.done, self.value, self.error = True, value, error
         loop = self.future.get_loop()
         if loop is asyncio._get_running_loop():
-            return _tell(deque((self,)))
+            _tell(deque((self,)))
+            return
         results = _own.__dict__.setdefault("results", _Results())
         ended = results.setdefault(loop, deque())
         ended.append(self)
@@ -273,7 +274,7 @@ class Threads(Generic[C]):
     # Seconds to wait for running work when the interpreter ends or an unused store is freed.
     GRACE = 0.5
 
-    def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
+    def __init__(self, connect: Callable[..., C], size: int, group: int = 1) -> None:
         self._connect = connect
         self._size = size
         self._group = group
