@@ -126,14 +126,13 @@ class Journal:
         self._head: Head | None = None  # if it is not stored yet
         self._claimed = False
         self._epoch = 1
-        self._beats: list[asyncio.Task[None]]
 
     def __enter__(self) -> None:
         """Hold the loop's lease in a `with` block, which raises LeaseLost if it is taken over."""
         if self.store is None:
             return
         loops.enter(self._owner)
-        self._driver, self._beats = asyncio.current_task(), []
+        self._driver, self._beats = asyncio.current_task(), list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
         begin = lambda: self._beats.append(asyncio.create_task(self._beat()))  # noqa: E731
         self._timer = asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, begin)

@@ -287,8 +287,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
-    before = reduce(tired.after, loop.improved[1:-1], 0.0)
-    level = reduce(tired.after, loop.improved[1:][-1:], before)
+    level, before = tired.level(loop), reduce(tired.after, loop.improved[1:-1], 0.0)
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 

@@ -465,8 +465,7 @@ class Loop:
 
         Only attempts since the last improvement count. For persistent findings, all attempts count.
         """
-        counts: Counter[str] = Counter()
-        since = self.last_improvement
+        since, counts = self.last_improvement, Counter("")
         for index, attempt in enumerate(self.attempts):
             if (judged := attempt.evaluation) is not None:
                 counts.update(judged.keys if index >= since else judged.persistent)

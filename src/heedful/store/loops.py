@@ -346,11 +346,9 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int | Non
 def _columns(head: Head) -> dict[str, str]:
     stage = head.stage
     return {
-        "task": dump(head.task),
-        "context": dump(head.context),
+        **{part: dump(getattr(head, part)) for part in ("task", "context")},
         # Most loops of a process have one policy.
-        "goals": _dump_again(_json(head.goals)),
-        "policy": _dump_again(_json(head.policy)),
+        **{part: _dump_again(_json(getattr(head, part))) for part in ("goals", "policy")},
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
         "run": storable(stage.run) if stage else "",

@@ -24,8 +24,8 @@ from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Thread
 T = TypeVar("T")
 # The most waiting writes in one commit.
 GROUP = 256
-# The event loop commits while a commit takes at most this, in seconds: as long as any other thread
-# may keep it waiting. A hand-over to the writer thread and back costs as much as a fast commit.
+# Event loops commit, without a hand-over to the thread, while a commit takes at most this, in
+# seconds: any other thread may keep them waiting for as long.
 SHORT = 0.005
 
 
@@ -122,28 +122,25 @@ class Thread(Threads[Connection]):
             self._soon.append(job)
             job.future.get_loop().call_soon(self._at_once)
         else:
-            self.queue(job)
+            self.submit(job)
         answer: T = await job.future
         return answer
 
     def _at_once(self) -> None:
-        waiting = [self._soon.popleft() for _ in range(len(self._soon))]
-        jobs = [job for job in waiting if not job.future.cancelled()]
-        if len(jobs) == 1 and self._turn.acquire(blocking=False):
-            try:
-                if self._near is None or self._near.lost:
-                    self._near = self._connect(busy_seconds=0.0)
-                self._near.execute("begin immediate")
-                with Answers(jobs, translate_error):
-                    self.perform(jobs, self._near)
-                return
-            except (sqlite3.Error, errors.StoreError):  # if another process writes, a thread waits
-                pass
-            finally:
-                self._turn.release()
-        for job in jobs:
-            with Answers((job,)):
-                self.queue(job)
+        jobs = [self._soon.popleft() for _ in range(len(self._soon))]
+        with Answers(jobs):
+            if len(jobs) == 1 and self._jobs.empty() and self._turn.acquire(blocking=False):
+                try:
+                    with suppress(sqlite3.Error, errors.StoreError):  # another process writes
+                        self._near = self._near or self._connect(busy_seconds=0.0)
+                        self._near.execute("begin immediate")
+                        with Answers(jobs):
+                            self.perform(jobs, self._near)
+                        return
+                finally:
+                    self._turn.release()
+            for job in jobs:
+                self.submit(job)
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -164,8 +161,7 @@ class Thread(Threads[Connection]):
             finally:
                 self._took = time.perf_counter() - began
                 try:
-                    if db.in_transaction:
-                        db.execute("rollback")
+                    db.rollback()
                 except sqlite3.Error:
                     db.close()
         except MISHAPS as error:

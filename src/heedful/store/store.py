@@ -216,8 +216,7 @@ class Job:
     def end(self, value: Any = None, error: BaseException | None = None) -> None:
         """Set the result of the job: the `error` if there is one, else the `value`."""
         self.done, self.value, self.error = True, value, error
-        loop = self.future.get_loop()
-        if loop is asyncio._get_running_loop():
+        if (loop := self.future.get_loop()) is asyncio._get_running_loop():
             _tell(deque((self,)))
             return
         results = _own.__dict__.setdefault("results", _Results())
@@ -289,14 +288,9 @@ class Threads(Generic[C]):
         self._idle: list[None] = []  # an item for each thread that waits for a job
         self._threads: list[threading.Thread] = []
 
-    def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
+    def submit(self, work: Callable[..., Any] | Job) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
-        job = Job(work)
-        self.queue(job)
-        return job.future
-
-    def queue(self, job: Job) -> None:
-        """Let a thread run the job; start one if none is idle."""
+        job = work if isinstance(work, Job) else Job(work)
         with self._lock:
             if self._idle:
                 self._idle.pop()
@@ -307,6 +301,7 @@ class Threads(Generic[C]):
                 thread.start()
                 self._threads.append(thread)
             self._jobs.put(job)
+        return job.future
 
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run the jobs on this thread and set their results. Raises the first error of a job."""
