@@ -131,11 +131,9 @@ class Thread(Threads[Connection]):
         with Answers(jobs):
             if len(jobs) == 1 and self._jobs.empty() and self._turn.acquire(blocking=False):
                 try:
-                    with suppress(sqlite3.Error, errors.StoreError):  # another process writes
+                    with suppress(sqlite3.Error, errors.StoreError):  # the thread tries again
                         self._near = self._near or self._connect(busy_seconds=0.0)
-                        self._near.execute("begin immediate")
-                        with Answers(jobs):
-                            self.perform(jobs, self._near)
+                        self.perform(jobs, self._near)
                         return
                 finally:
                     self._turn.release()
@@ -180,8 +178,7 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
 
 
 def _commit(db: Connection, jobs: Sequence[Job]) -> None:
-    if not db.in_transaction:
-        db.execute("begin immediate")
+    db.execute("begin immediate")
     values: list[Any] = []
     for job in jobs:
         values.append(None)
