@@ -75,9 +75,9 @@ def traced(path: Path | str) -> tuple[Store, list[str]]:
     asked: list[str] = []
     file = File(str(path), BUSY_SECONDS)
 
-    def listening(connect: Callable[[], Connection]) -> Callable[[], Connection]:
-        def opened() -> Connection:
-            db = connect()
+    def listening(connect: Callable[..., Connection]) -> Callable[..., Connection]:
+        def opened(**options: float) -> Connection:
+            db = connect(**options)
             db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
             return db
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,19 @@ async def test_a_locked_database_fails_the_group_and_then_works_again(writer, co
     other.close()
     assert await writer.run(partial(insert, 1)) == 1
     assert counting.opened == 1
+
+
+async def test_a_locked_database_does_not_hold_the_event_loop(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        for n in range(9):
+            await store.write(SCOPE, loops.commit, report(f"{n}", 1), "me")
+        with closing(sqlite3.connect(store.url, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            waits = asyncio.create_task(store.write(SCOPE, loops.commit, report("a", 1), "me"))
+            await asyncio.sleep(0.05)
+            other.execute("rollback")
+        await waits
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
 
 
 async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store
     elsewhere, hour = f"elsewhere|{owner.partition('|')[2]}", time.time() + 3_600
     await commit(store, report("b", 1), owner)
     with monkeypatch.context() as ahead:
-        ahead.setattr(time, "time", lambda: hour)
+        ahead.setattr(loop_store, "time", SimpleNamespace(time=lambda: hour))
         await claim(store, "a", Head("task"), elsewhere)
         await store.write(SCOPE, loop_store.beat, "a", 1)
     (held,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))

@@ -103,8 +103,8 @@ def validate_arguments(
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
     for check in checks:
-        home, name = (getattr(check, part, ".") for part in ("__module__", "__qualname__"))
-        if str(home).startswith("heedful.checks.") and "." not in name:
+        name = getattr(check, "__qualname__", ".")
+        if "." not in name and str(check.__module__).startswith("heedful.checks."):
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
     allowed = "a function (candidate, context) that returns an Evaluation"
     record.require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
@@ -183,7 +183,7 @@ class Run(Generic[C]):
             *(held.commit, memory, journal.text_of(self.task), at == (held.store, held.scope)),
             judged=bool(judges),
             memory_key=self.memory_key,
-            checks=stop.check_names(judges if memory else ()),
+            checks=stop.check_names(judges) if memory else (),
             tell=self.tell,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
@@ -369,10 +369,9 @@ class Run(Generic[C]):
             else:
                 answer = await produce(self._generate, at, self._blocks)
             answer = Produced(answer.values, answer.usage.lasting(time.perf_counter() - began))
-            if self._journal.durable:
+            if self._journal.durable and not self._pure:
                 step = (f"{number}/answer", answer.plain())
-                if not self._pure:
-                    await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
+                await self._recorder.commit(JournalEntry(self.id, 0, step=step), loop)
             self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate, judges = record.Candidate.of(value), self.stage.checks if self.stage else ()
@@ -399,14 +398,15 @@ class Run(Generic[C]):
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        repeats = sum(of is not None for of in state.loop.repeats())
-        told, warmer = self.briefing, self.temperature + WARMER * repeats
+        told, warmth = self._recorder.briefing, self.temperature
+        if number > 2:
+            repeats = sum(of is not None for of in state.loop.repeats())
+            warmth = max(warmth, min(1.0, warmth + WARMER * repeats))
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         previous = state.values[-1] if state.values else None
-        sampling = max(self.temperature, min(1.0, warmer)), self.seed + number - 1
-        lessons = (told.examples, told.advice) if told else ((), ())
         about = self.task, number, self.id, hint, previous, self.data
-        return Context(*about, *sampling, *lessons, self._began)
+        lessons = (told.examples, told.advice) if told else ((), ())
+        return Context(*about, warmth, self.seed + number - 1, *lessons, self._began)
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent."""
@@ -468,4 +468,5 @@ async def run(
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
     options: dict[str, Any] = dict(locals())  # Run has the same arguments
-    return await Run[Any](**options).finish()
+    loop: Run[Any] = Run(**options)  # a call of `Run[Any]` takes longer
+    return await loop.finish()

@@ -231,7 +231,7 @@ class Evaluation:
         listed = isinstance(self.findings, tuple | list)
         if not listed or not all(isinstance(found, Finding) for found in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
-        if not isinstance(self.scores, Mapping):
+        if not isinstance(self.scores, dict | Mapping):  # a Mapping alone takes longer to see
             raise InvalidInput("scores", self.scores, 'a mapping such as {"quality": 0.8}')
         check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None:
@@ -465,7 +465,7 @@ class Loop:
 
         Only attempts since the last improvement count. For persistent findings, all attempts count.
         """
-        since, counts = self.last_improvement, Counter[str]()
+        since, counts = self.last_improvement, Counter("")
         for index, attempt in enumerate(self.attempts):
             if (judged := attempt.evaluation) is not None:
                 counts.update(judged.keys if index >= since else judged.persistent)
@@ -525,8 +525,10 @@ def feedback(
     warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
-    shown = set(dict(reversed(failed)).values())  # the first line of each check
     room = MOST - len(head) - len(tail) - 24
+    if sum(map(len, lines)) + len(lines) <= room:
+        return sanitize("\n".join([head, *(clean(line, MOST) for line in lines)]) + tail)
+    shown = set(dict(reversed(failed)).values())  # the first line of each check
     left = room - sum(min(len(line), LEAST) + 1 for line in shown)
     for line in lines:
         left -= 0 if line in shown else min(len(line), LEAST) + 1

@@ -1,13 +1,16 @@
 """A store in SQLite: one file with a write-ahead log and `synchronous=FULL`.
 
-Each process has one writer thread. It commits all waiting writes together, with one fsync.
+Each process has one writer thread. It commits all waiting writes together, with one fsync. A short
+write that waits alone is committed by the event loop itself, unless the disk is slow.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -21,6 +24,9 @@ from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Thread
 T = TypeVar("T")
 # The most waiting writes in one commit.
 GROUP = 256
+# Event loops commit, without a hand-over to the thread, while a commit takes at most this, in
+# seconds: any other thread may keep them waiting for as long.
+SHORT = 0.005
 
 
 MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection
@@ -96,27 +102,64 @@ class Thread(Threads[Connection]):
     so a failed job does not affect the others. Results are set only after the commit.
     """
 
-    def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
+    def __init__(self, connect: Callable[..., Connection], *, writes: bool) -> None:
         super().__init__(connect, 1, GROUP)
         self._transact = _commit if writes else _read
 
-    async def run(self, work: Work[T]) -> T:
-        """Run `work` and return its result. Raises StoreError and the errors of `work`."""
-        answer: T = await self.submit(work)
+    def forked(self) -> None:
+        super().forked()
+        self._near: Connection | None = None  # of the event loops, which take turns
+        self._turn, self._took = threading.Lock(), 1.0  # seconds of the last transaction
+        self._soon: deque[Job] = deque()
+
+    async def run(self, work: Work[T], short: bool = False) -> T:
+        """Run `work` and return its result. Raises StoreError and the errors of `work`.
+
+        If `short`, the event loop runs `work` at its next turn, if nothing else waits then.
+        """
+        job = Job(work)
+        if short and self._took <= SHORT:
+            self._soon.append(job)
+            job.future.get_loop().call_soon(self._at_once)
+        else:
+            self.submit(job)
+        answer: T = await job.future
         return answer
 
-    def perform(self, jobs: Sequence[Job]) -> None:
+    def _at_once(self) -> None:
+        jobs = [self._soon.popleft() for _ in range(len(self._soon))]
+        with Answers(jobs):
+            if len(jobs) == 1 and self._jobs.empty() and self._turn.acquire(blocking=False):
+                try:
+                    with suppress(sqlite3.Error, errors.StoreError):  # the thread tries again
+                        self._near = self._near or self._connect(busy_seconds=0.0)
+                        self.perform(jobs, self._near)
+                        return
+                finally:
+                    self._turn.release()
+            for job in jobs:
+                self.submit(job)
+
+    def close(self, seconds: float | None = None) -> None:
+        super().close(seconds)
+        with self._turn:
+            if self._near is not None:
+                self._near.close()
+            self._near, self._took = None, 1.0
+
+    def perform(self, jobs: Sequence[Job], db: Connection | None = None) -> None:
         """Run the jobs; afterwards roll back a transaction that is still open."""
         if not jobs:
             return
+        began = time.perf_counter()
         try:
-            db = self.connection()
+            db = db or self.connection()
             try:
                 self._transact(db, jobs)
             finally:
+                self._took = time.perf_counter() - began
                 try:
-                    if db.in_transaction:
-                        db.execute("rollback")
+                    db.rollback()
                 except sqlite3.Error:
                     db.close()
         except MISHAPS as error:
@@ -216,7 +259,7 @@ class File:
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = Place(path)
-        opens = partial(connect, path, busy_seconds, self._place)
+        opens = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
         reads = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
@@ -229,7 +272,8 @@ class File:
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        return await self.writer.run(work)
+        of_loop = all(name.startswith("loop ") for name in holds or MEMORY)
+        return await self.writer.run(work, short=of_loop and self.reader is not self.writer)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""

@@ -216,7 +216,10 @@ class Job:
     def end(self, value: Any = None, error: BaseException | None = None) -> None:
         """Set the result of the job: the `error` if there is one, else the `value`."""
         self.done, self.value, self.error = True, value, error
-        loop, results = self.future.get_loop(), _own.__dict__.setdefault("results", _Results())
+        if (loop := self.future.get_loop()) is asyncio._get_running_loop():
+            _tell(deque((self,)))
+            return
+        results = _own.__dict__.setdefault("results", _Results())
         ended = results.setdefault(loop, deque())
         ended.append(self)
         if len(ended) == 1:
@@ -270,7 +273,7 @@ class Threads(Generic[C]):
     # Seconds to wait for running work when the interpreter ends or an unused store is freed.
     GRACE = 0.5
 
-    def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
+    def __init__(self, connect: Callable[..., C], size: int, group: int = 1) -> None:
         self._connect = connect
         self._size = size
         self._group = group
@@ -285,9 +288,9 @@ class Threads(Generic[C]):
         self._idle: list[None] = []  # an item for each thread that waits for a job
         self._threads: list[threading.Thread] = []
 
-    def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
+    def submit(self, work: Callable[..., Any] | Job) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
-        job = Job(work)
+        job = work if isinstance(work, Job) else Job(work)
         with self._lock:
             if self._idle:
                 self._idle.pop()
@@ -652,12 +655,11 @@ class Store:
         Within an idempotent call, the same transaction stores the records of the call.
         """
         locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
-        commit = partial(self._access.write, scope, holds=locks)
-        effects = _effects.get()
+        effects, job = _effects.get(), lambda db: work(db, scope, *args, **kwargs)
         # The heartbeat of a call, and other tasks that it begins, are no part of it.
         if effects is None or effects.task is not asyncio.current_task():
-            return await commit(lambda db: work(db, scope, *args, **kwargs))
-        return await effects.write(work, lambda db: work(db, scope, *args, **kwargs), commit)
+            return await self._access.write(scope, job, locks)
+        return await effects.write(work, job, partial(self._access.write, scope, holds=locks))
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
