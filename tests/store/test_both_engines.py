@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import NotFound
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import episodes, lessons, patterns
+from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
@@ -95,6 +95,55 @@ async def test_the_trust_of_a_source_is_kept(store):
     stated = "tool", "model", "ada", ""
     assert await store.write(SCOPE, lessons.state_trust, *stated, {}) == []
     assert await store.read(SCOPE, lessons.statements) == {"tool": "model"}
+
+
+async def test_new_words_are_a_version_of_their_own(store):
+    memory = Memory(store, SCOPE)
+    learnt: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
+    (id,) = {(await memory.remember("E", "it is late", **learnt)).id for _ in range(2)}
+    counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
+    await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
+    assert await memory.edit(id, "New words on parcels", by="ann", why="plainer") == 0
+    now = await store.read(SCOPE, patterns.one, id)
+    assert [now[n] for n in ("text", "trust", "state")] == [
+        "New words on parcels",
+        "operator",
+        "candidate",
+    ]
+    assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 2)
+    assert now["judged_from"] >= now["last_seen"]
+    for query in ("Old words on parcels", "New words on parcels"):
+        assert [one.lesson for one in await memory.recall(query)] == ["New words on parcels"]
+    (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
+    was = ruling["record"] | {"was": 0, "example": 0}
+    assert (ruling["action"], ruling["by"], was["source"]) == ("edit", "ann", "page")
+    for wrong in (" ", "x" * 4_001, "New words on parcels", "\ud800" * 4_001):
+        with pytest.raises(InvalidInput):
+            await memory.edit(id, wrong, by="ann")
+    with pytest.raises(InvalidInput):
+        await memory.edit(id, "No actor.", by=" ")
+    await memory.remember("E", "it is late", **learnt)  # the old words do not come back
+    await memory.quarantine.revoke("page", by="ann")
+    assert (await store.read(SCOPE, patterns.one, id))["text"] == "New words on parcels"
+    await memory.quarantine.revoke("operator:ann", by="ann")  # without other words it is gone
+    with pytest.raises(NotFound):
+        await memory.edit(id, "Nothing.", by="ann")
+
+
+async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
+    memory = Memory(store, SCOPE)
+    said: Any = {"lesson": "Run the installer", "trust": "external", "source": "page"}
+    id = (await memory.remember("E", "it is late", **said)).id
+    for end in ("reject", "release"):
+        entry = await memory.edit(id, f"Wait two seconds, {end}", by="ann")
+        assert [one.id for one in await memory.quarantine.waiting()] == [entry]
+        assert await memory.recall("Wait two seconds") == []
+        await getattr(memory.quarantine, end)([entry], by="ann")
+        waiting = [one.lesson for one in await memory.quarantine.waiting()]
+        assert waiting == (["Run the installer"] if end == "reject" else [])
+    await memory.quarantine.revoke("page", by="ann")
+    (one,) = await memory.recall("Wait two seconds")
+    assert (one.lesson, one.trust) == ("Wait two seconds, release", "operator")
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):

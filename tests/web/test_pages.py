@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -26,6 +27,7 @@ from tests.service.support import Api, said
 HERE = "http://localhost"
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 LISTS = ("loops", "lessons", "quarantine", "proof", "policies", "dreams", "pipelines", "traces")
+SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
 
 
@@ -213,7 +215,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         browser.open(key)
         api.run(api.setup.store.write(Scope("acme"), keys.revoke, revoked, "ops"))
         browser.site._callers._known.clear()  # a key is known for a second
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
         assert browser.post("/do/cancel", id="open", token=token).status_code == 401
     with browsing(tmp_path, read_only=True) as browser:
         browser.open()
@@ -224,7 +226,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
 def test_forged_requests_are_refused(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
         assert browser.get("/loops.json").status_code == 401
         assert browser.post("/sign-in", key="heedful_no_such").status_code == 401
         browser.open()
@@ -246,9 +248,78 @@ def test_forged_requests_are_refused(tmp_path):
             assert done.headers["location"] == "/ui"
         used = browser.site.sessions.invite()
         assert browser.get(f"/open?token={used}").status_code == 303
-        assert browser.get(f"/open?token={used}").headers["location"] == "/ui/sign-in"
+        assert browser.get(f"/open?token={used}").headers["location"] == "/ui"  # loaded again
         assert browser.post("/sign-out", token=browser.token).status_code == 303
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
+        assert "run heedful ui again" in browser.get(f"/open?token={used}").text
+        # No cookie comes with a click on a link in a mail: the browser asks again from here.
+        mail = browser.get("/loops", headers={"sec-fetch-site": "cross-site"})
+        assert (mail.status_code, mail.headers["refresh"]) == (200, "0")
+        for wish, page in (
+            ("/ui/loops?state=open", "/ui/loops?state=open"),
+            ("//evil.example", "/ui"),
+        ):
+            entered = browser.post("/sign-in", key=browser.api._all, next=wish)
+            assert entered.headers["location"] == page
+
+
+NAMES = (
+    "report.json",
+    "a/b.json",
+    "a//b",
+    "/a",
+    "a/",
+    "q?x=1#f",
+    "50% done",
+    "x%2Fy",
+    "grün 日",
+    "'\"<b>",
+)
+
+
+def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
+    with browsing(tmp_path) as browser:
+        for name in NAMES:
+            said(browser.api.put(f"/v1/loops/{quote(name, safe='')}", json={"task": "x"}), 201)
+        browser.open(browser.api._all)
+        links = re.findall(r'<td><a href="/ui(/loops/[^"]*)"', browser.get("/loops").text)
+        found = [(browser.get(f"{one}.json").json()["name"], browser.get(one)) for one in links]
+        assert {name for name, _ in found} == set(NAMES)
+        for name, page in found:
+            assert (page.status_code, page.headers["content-type"][:9]) == (200, "text/html")
+            back = re.search(r'name="back" value="/ui([^"]*)"', page.text)
+            assert browser.get(f"{back[1] if back else ''}.json").json()["name"] == name
+            assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
+
+
+def test_an_operator_gives_a_lesson_new_words(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.open(browser.api._all)
+        one = browser.get("/lessons.json").json()["lessons"][0]
+        form = {"id": str(one["id"]), "why": "plainer", "change": "edit"}
+        for words, held in (("No script.", True), ("No\r\nscript.", False)):
+            edition = browser.get(f"/lessons/{one['id']}.json").json()["lesson"]["edition"]
+            assert "edit" in browser.do("amend", edition=edition, text=words, **form)
+            for entry in browser.get("/quarantine.json").json()["waiting"] if held else ():
+                assert entry["lesson"] == words
+                browser.do("release", id=str(entry["id"]), why="mine")
+        page = browser.get(f"/lessons/{one['id']}.json").json()
+        assert (page["lesson"]["text"], page["lesson"]["trust"]) == ("No\nscript.", "operator")
+        assert [was["text"] for was in page["versions"]] == ["No script.", ""]  # a tool's: withheld
+        assert page["versions"][1]["trust"] == "tool"
+        shown = browser.get(f"/lessons/{one['id']}").text
+        assert "Version 1" in shown
+        assert "read them as data" in shown
+        for text in (" ", "x" * 4_001):
+            wrong = browser.post(
+                "/do/amend",
+                token=browser.token,
+                text=text,
+                edition=page["lesson"]["edition"],
+                **form,
+            )
+            assert wrong.status_code == 422
 
 
 def test_a_session_ends_when_it_is_idle():

@@ -198,23 +198,25 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 
 
 def amend(
-    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: bool | None
+    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: bool | str | None
 ) -> Mapping[str, Any]:
-    """Change a lesson, record a ruling for each changed setting, and return the lesson.
+    """Change a lesson, record a ruling for each change, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it. Raises Changed if the lesson
-    has another edition, NotFound, and InvalidInput if `by` is empty.
+    groups. `restored` brings the lesson back after a proof retired it. `text` gives it new words.
+    Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
         raise Changed("lesson", str(id), found["edition"])
     if (pinned := change.get("pinned")) is not None:
-        size.pin(db, scope, id, pinned, by, why)
+        size.pin(db, scope, id, bool(pinned), by, why)
     if (apart := change.get("apart")) is not None:
-        set_apart(db, scope, [found["signature"]], apart, by, why)
+        set_apart(db, scope, [found["signature"]], bool(apart), by, why)
     if change.get("restored"):
         shown.restore(db, scope, id, by, why)
+    if (text := change.get("text")) is not None:
+        size.edit(db, scope, id, str(text), by, why)
     return one(db, scope, id)
 
 

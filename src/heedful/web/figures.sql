@@ -77,7 +77,16 @@ order by override.until limit :limit;
 
 -- name: examples_of
 select id, record, state, trust, lesson, at from example
-where scope = :token and reflection = :id order by at desc, id desc limit :limit;
+where scope = :token and reflection = :id and not (digest like 'lesson%' and state = 'superseded')
+order by at desc, id desc limit :limit;
+
+-- name: lesson_of
+select reflection from example where scope = :token and id = :id;
+
+-- name: seen_since
+-- Where the error of a text was seen again while the text waited.
+select o.loop, o.text, o.at from example e join occurrence o on o.reflection = e.reflection and o.at > e.at
+where e.scope = :token and e.id = :id order by o.at desc limit :limit;
 
 -- name: links_of
 select child, relation, parent, dream from link
@@ -86,6 +95,14 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 -- name: rulings_of
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
+
+-- name: versions_of
+-- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.
+select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust, json_extract(r.record, '$.source') as source,
+       e.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
+from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
+where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
+order by r.id desc limit :limit;
 
 -- name: vectors
 select count(*) as texts, count(v.example) as here

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import KINDS, State
+from heedful.lessons.lesson import KINDS, LONGEST, State
 from heedful.lessons.trust import HELD
 from heedful.memory.dream import Dreams
 from heedful.service.problems import Problem
@@ -49,9 +49,9 @@ async def lesson(visit: Visit, id: str) -> Document:
     name = f"{record['kind']}/{record['signature']}"
     scope, read = visit.caller.scope, visit.caller.read
     about = {"id": record["id"], "token": token(scope), "name": name, "digest": record["signature"]}
-    examples, links, rulings = [
+    examples, links, rulings, versions = [
         [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)]
-        for one in ("examples_of", "links_of", "rulings_of")
+        for one in ("examples_of", "links_of", "rulings_of", "versions_of")
     ]
     others = {one["child"] for one in links} | {one["parent"] for one in links}
     relatives = await read(figures.named, sorted(others - {name}))
@@ -64,6 +64,8 @@ async def lesson(visit: Visit, id: str) -> Document:
         "links": links,
         "relatives": relatives,
         "rulings": rulings,
+        "versions": versions,
+        "longest": LONGEST,
         "effect": effect,
     }
 
@@ -92,7 +94,15 @@ async def held(visit: Visit, id: str) -> Document:
         asked = {"source": source, "dry_run": True}
         with suppress(Problem):  # nothing more comes from it
             would = await visit.ask("POST", "/v1/quarantine/revoke", asked)
-    return {"entry": entry, "would": {k: v for k, v in would.items() if isinstance(v, int) and v}}
+    about, read = {"token": token(visit.caller.scope), "id": int(id)}, visit.caller.read
+    (lesson,) = await read(figures.rows, "lesson_of", **about)
+    again = await read(figures.rows, "seen_since", **about, limit=MOST)
+    return {
+        "entry": entry,
+        "lesson": lesson["reflection"],
+        "again": [{"loop": one["loop"], "at": one["at"]} for one in again],
+        "would": {k: v for k, v in would.items() if type(v) is int and v},
+    }
 
 
 async def _rule(visit: Visit, ruling: Literal["release", "reject"]) -> str:
@@ -129,9 +139,11 @@ async def revoke(visit: Visit) -> str:
 
 @action("approve")
 async def amend(visit: Visit) -> str:
-    """Pin a lesson or not, or restore it."""
+    """Pin a lesson or not, restore it, or give it new words."""
     form = visit.form
-    change = {"pin": {"pinned": True}, "unpin": {"pinned": False}, "restore": {"restored": True}}
+    change: Document = {"pin": {"pinned": True}, "unpin": {"pinned": False}}
+    words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
+    change |= {"restore": {"restored": True}, "edit": {"text": words}}
     if form.get("change") not in change:
         raise InvalidInput("change", form.get("change"), ", ".join(change))
     body = {**change[form["change"]], "why": form.get("why", "")}

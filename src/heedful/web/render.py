@@ -102,10 +102,13 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def address(path: str, **query: Any) -> str:
+def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     given = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"/ui{quote(path)}" + (f"?{urlencode(given)}" if given else "")
+    place = quote(path)
+    if place.endswith(".json"):  # of a name: without this, it would be the address of the data
+        place = f"{place[:-5]}%2Ejson"
+    return f"/ui{place}" + (f"?{urlencode(given)}" if given else "")
 
 
 def counted(number: int, noun: str) -> str:

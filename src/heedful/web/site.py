@@ -19,13 +19,13 @@ from functools import cache, cached_property
 from hmac import compare_digest
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.errors import HeedfulError, KeyRefused, NotFound
+from heedful.errors import HeedfulError, KeyRefused, NotFound, StoreError
 from heedful.integrations.mcp import ask
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
@@ -33,7 +33,7 @@ from heedful.service.middleware import LOOPBACK
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
-from heedful.web.render import page_text
+from heedful.web.render import address, page_text
 
 PREFIX = "/ui"
 COOKIE = "heedful_ui"
@@ -73,6 +73,7 @@ class Sessions:
     def __init__(self) -> None:
         self._held: OrderedDict[bytes, Session] = OrderedDict()
         self._once: set[bytes] = set()
+        self.local: bool = False  # it has invited the person at this machine
 
     def begin(self, authorization: str) -> tuple[str, Session]:
         """Return the cookie and the record of a new session."""
@@ -99,6 +100,7 @@ class Sessions:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
         self._once.add(_digest(token))
+        self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
@@ -146,8 +148,7 @@ class Visit:
     @cached_property
     def page(self) -> str:
         """The address of this page."""
-        query = urlencode(self.query)
-        return f"{PREFIX}{quote(self.path)}" + (f"?{query}" if query else "")
+        return address(self.path, **self.query)
 
 
 class Page(NamedTuple):
@@ -208,13 +209,16 @@ class Site:
             answer = await self._answer(request)
         except (HeedfulError, Problem) as error:
             problems.answer(error, scope)  # logs what is the service's own
-            answer = self._problem(request, problems.of(error))
+            problem = problems.of(error)
+            if self.sessions.local and isinstance(error, StoreError):
+                problem = Problem(problem.status, problem.code, str(error))
+            answer = self._problem(request, problem)
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        path = request.url.path.removeprefix(PREFIX) or "/"
+        path = _path(request)
         if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
             path = path[:-1]
         _check_host(request)
@@ -225,8 +229,11 @@ class Site:
         form = await self._form(request) if request.method == "POST" else {}
         if path == "/sign-in":
             return await self._sign_in(request, form)
-        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        session = self.sessions.find(request.cookies.get(_cookie(request), ""))
         if session is None:
+            # No cookie comes with the click on a link in a mail or a chat. The browser asks again.
+            if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+                return Response("", headers={"Refresh": "0"}, media_type="text/html")
             raise KeyRefused("sign in first: the session has ended, or there was none")
         caller = await self._caller(request, session)
         if path == "/sign-out":
@@ -276,35 +283,38 @@ class Site:
     def _open(self, request: Request) -> Response:
         """Begin a session for the one-time token in the address that `heedful ui` opened."""
         if not self.sessions.redeem(request.query_params.get("token", "")):
-            raise KeyRefused("this address was used before; run heedful ui again")
+            if self.sessions.find(request.cookies.get(_cookie(request), "")):
+                return RedirectResponse(PREFIX, 303)  # loaded again
+            wrong = "this address was used before, or heedful ui has ended; run heedful ui again"
+            return self._html("ui/sign_in.html.j2", None, "Sign in", {"wrong": wrong}, 401)
         return self._enter(request, "")
 
     async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
+        facts = {"wrong": "", "next": form.get("next") or request.query_params.get("next", "")}
         if request.method != "POST":
-            return self._html("ui/sign_in.html.j2", None, "Sign in", {"wrong": ""})
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts)
         key = form.get("key", "").strip()
         try:
             await self._callers.identified(f"Bearer {key}" if key else None)
         except KeyRefused as error:
-            wrong = {"wrong": str(error)}
-            return self._html("ui/sign_in.html.j2", None, "Sign in", wrong, 401)
+            facts["wrong"] = str(error) if key else "type a key, or open what heedful ui printed"
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts, 401)
         if not key and _host(request) not in LOOPBACK:
             raise Problem(421, "misdirected_request", "without a key, sign in on this machine")
-        return self._enter(request, f"Bearer {key}" if key else "")
+        return self._enter(request, f"Bearer {key}" if key else "", _own(facts["next"]))
 
-    def _enter(self, request: Request, authorization: str) -> Response:
+    def _enter(self, request: Request, authorization: str, page: str = PREFIX) -> Response:
         cookie, _ = self.sessions.begin(authorization)
-        made = RedirectResponse(PREFIX, 303)
-        secure = request.url.scheme == "https"
-        made.set_cookie(
-            COOKIE, cookie, path=PREFIX, httponly=True, samesite="strict", secure=secure
-        )
+        made = RedirectResponse(page, 303)
+        rights: Document = {"httponly": True, "samesite": "strict", "path": PREFIX}
+        rights["secure"] = request.url.scheme == "https"
+        made.set_cookie(_cookie(request), cookie, **rights)
         return made
 
     def _leave(self, request: Request) -> Response:
-        self.sessions.end(request.cookies.get(COOKIE, ""))
+        self.sessions.end(request.cookies.get(_cookie(request), ""))
         made = RedirectResponse(f"{PREFIX}/sign-in", 303)
-        made.delete_cookie(COOKIE, path=PREFIX)
+        made.delete_cookie(_cookie(request), path=PREFIX)
         return made
 
     async def _act(self, visit: Visit) -> Response:
@@ -318,9 +328,7 @@ class Site:
             raise Problem(403, "forbidden", f"the key may not do this: {why}")
         with Effects(actor=visit.caller.actor):
             visit.session.note = await do(visit)
-        back = visit.form.get("back", PREFIX)
-        safe = re.fullmatch(rf"{PREFIX}(?:[/?#][^\\\s]*)?", back)
-        return RedirectResponse(back if safe else PREFIX, 303)
+        return RedirectResponse(_own(visit.form.get("back", "")), 303)
 
     async def _show(self, visit: Visit, data: bool) -> Response:
         for one in PAGES:
@@ -353,10 +361,12 @@ class Site:
             self._streams -= 1
 
     def _problem(self, request: Request, problem: Problem) -> Response:
-        if request.url.path.endswith(".json"):
+        if _path(request).endswith(".json"):
             return JSONResponse({"code": problem.code, "detail": problem.detail}, problem.status)
         if problem.status == 401 and request.method == "GET":
-            return RedirectResponse(f"{PREFIX}/sign-in", 303)
+            asked = {"next": f"{PREFIX}{_path(request)}?{request.url.query}".rstrip("/?")}
+            query = f"?{urlencode(asked)}" if asked["next"] != PREFIX else ""
+            return RedirectResponse(f"{PREFIX}/sign-in{query}", 303)
         facts = {"code": problem.code, "detail": problem.detail, "status": problem.status}
         return self._html("ui/problem.html.j2", None, "Not possible", facts, problem.status)
 
@@ -369,6 +379,23 @@ class Site:
             note, visit.session.note = visit.session.note, ""
         text = page_text(template, visit=visit, title=title, note=note, **data)
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request below `/ui` as it was sent, before it is decoded."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("latin-1").partition("?")[0].removeprefix(PREFIX) or "/"
+
+
+def _own(address: str) -> str:
+    """Return an address of this site; for any other address, that of the home page."""
+    return address if re.fullmatch(rf"{PREFIX}(?:[/?#][^\\\s]*)?", address) else PREFIX
+
+
+def _cookie(request: Request) -> str:
+    """Return the name of the cookie. Browsers send a cookie to all ports of a machine."""
+    port = re.search(r":(\d+)$", request.headers.get("host", ""))
+    return f"{COOKIE}_{port[1]}" if port else COOKIE
 
 
 def _host(request: Request) -> str:
