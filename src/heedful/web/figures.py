@@ -103,6 +103,7 @@ def home(db: Db, scope: Scope) -> Plain:
         "loops": total["loops"],
         "more": len(found) == LOOPS,
         "calls": total["calls"],
+        "tokens": total["tokens"],
         "cost": total["cost"],
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
@@ -119,6 +120,7 @@ def _total(found: Sequence[Row]) -> Plain:
     return {
         "loops": len(found),
         "calls": sum(row["calls"] or 0 for row in found),
+        "tokens": sum(row["tokens"] or 0 for row in found),
         "cost": sum(row["cost"] or 0.0 for row in found),
         "ended": len(ended),
         "right": passed.count(False),

@@ -40,6 +40,8 @@ select attempt, record from decision where loop = :n and attempt between :first 
 -- name: ended
 select loop.created, state, count(attempt.number) as attempts,
        sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)) as calls,
+       sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
+           + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)) as tokens,
        sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)) as cost
 from (select n, created, state from loop where tenant = :tenant and project = :project and kind <> 'run'
       order by n desc limit :limit) as loop
@@ -77,7 +79,7 @@ order by override.until limit :limit;
 
 -- name: examples_of
 select id, record, state, trust, lesson, at from example
-where scope = :token and reflection = :id and not (digest like 'lesson%' and state = 'superseded')
+where scope = :token and reflection = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
 order by at desc, id desc limit :limit;
 
 -- name: lesson_of
@@ -95,6 +97,22 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 -- name: rulings_of
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
+
+-- name: shown_of
+-- How the loops ended that were shown a lesson in its present words.
+select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
+       sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
+from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
+where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since;
+
+-- name: reviews
+-- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.
+select l.id, l.text, r.at from ruling r join reflection l
+  on l.tenant = r.tenant and l.project = r.project and l.kind || '/' || l.signature = r.subject
+where r.tenant = :tenant and r.project = :project and r.action = 'review' and l.state in ('candidate', 'verified')
+  and not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject
+                  and n.id > r.id and n.action in ('pin', 'unpin', 'edit', 'retire'))
+order by r.id desc limit :limit;
 
 -- name: versions_of
 -- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.

@@ -29,17 +29,18 @@ async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
     only = {name: visit.query.get(name, "") for name in names}
+    shown: Document = {"filters": only, "kinds": KINDS, "states": get_args(State)}
     if only["text"]:
         asked = {"text": only["text"], "kind": only["kind"], "limit": SHOWN}
         found = await visit.ask("POST", "/v1/reflections/query", asked)
         rows = [{**one, "seen": one.get("meta", {}).get("seen")} for one in found["items"]]
-        return {"found": rows, "lessons": [], "filters": only, "kinds": KINDS, "next": ""}
+        return {**shown, "found": rows, "lessons": [], "next": ""}
     asked = {name: only[name] for name in names[:-1]}
     answer = await visit.get(
         "/v1/reflections", limit=SHOWN, cursor=visit.query.get("cursor"), **asked
     )
-    shown = {"lessons": answer["items"], "found": [], "filters": only, "kinds": KINDS}
-    return {**shown, "states": get_args(State), **cursor_links(visit, answer["next"])}
+    shown |= {"lessons": answer["items"], "found": []}
+    return {**shown, **cursor_links(visit, answer["next"])}
 
 
 @page("/lessons/{id}", "lesson", "Lesson")
@@ -49,6 +50,8 @@ async def lesson(visit: Visit, id: str) -> Document:
     name = f"{record['kind']}/{record['signature']}"
     scope, read = visit.caller.scope, visit.caller.read
     about = {"id": record["id"], "token": token(scope), "name": name, "digest": record["signature"]}
+    about |= {"text": record["text"], "since": record["judged_from"]}
+    (shown,) = await read(figures.rows, "shown_of", **about)
     examples, links, rulings, versions = [
         [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)]
         for one in ("examples_of", "links_of", "rulings_of", "versions_of")
@@ -67,6 +70,7 @@ async def lesson(visit: Visit, id: str) -> Document:
         "versions": versions,
         "longest": LONGEST,
         "effect": effect,
+        **{k: figures.Share(shown[k] or 0, shown["loops"]).plain for k in ("helped", "hurt")},
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
-from heedful.errors import HeedfulError, InvalidInput
+from heedful.errors import HeedfulError, InvalidInput, StoreError
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
 from heedful.loop.record import Loop
@@ -33,6 +33,14 @@ ATTEMPTS = 20  # attempts on one page
 LIFTED = ("attempts", "echo", "repeat", "fatigue", "plateau")
 
 
+async def queues(visit: Visit) -> list[Document]:
+    """Return how many jobs wait, run and failed in each queue; if that fails, why."""
+    try:
+        return [asdict(one) for one in await visit.caller.setup.work.depth()]
+    except StoreError as error:
+        return [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+
+
 @page("/(?:home)?", "home", "Home")
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
@@ -43,7 +51,11 @@ async def home(visit: Visit) -> Document:
     lifted = await read(figures.overrides)
     stopped = await read(figures.listed, 5, state="stopped")
     failed = (await visit.get("/v1/episodes", state="failed", limit=5))["items"]
+    jobs = [one for one in await queues(visit) if one["state"] == "failed"]
+    reviews = [dict(row) for row in await read(figures.rows, "reviews", limit=5)]
     return {
+        "jobs": jobs,
+        "reviews": reviews,
         "waiting": waiting["items"],
         "unsolved": stopped[0],
         "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],

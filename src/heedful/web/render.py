@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 WORDS = 800  # of a text that are compared; the rest counts as unchanged
+Span = tuple[int, int, str]
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 AGO = ((86_400 * 2, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 MENU = (
@@ -120,28 +121,32 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def spans(attempt: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return the faulty characters of an attempt that its findings name."""
+def spans(attempt: Mapping[str, Any]) -> list[Span]:
+    """Return the faulty characters of an attempt that its findings name, with what is wrong."""
     findings = (attempt.get("evaluation") or {}).get("findings", ())
-    return [(one["span"][0], one["span"][1]) for one in findings if one.get("span")]
+    return [
+        (one["span"][0], one["span"][1], f"{one['check']}: {one['message']}")
+        for one in findings
+        if one.get("span")
+    ]
 
 
-def marked(
-    before: str, after: str, spans: Sequence[tuple[int, int]] = ()
-) -> list[tuple[str, bool, str]]:
-    """Return the parts of two texts as ("same", "gone" or "new", whether it is faulty, text).
+def marked(before: str, after: str, spans: Sequence[Span] = ()) -> list[tuple[str, str, str]]:
+    """Return the parts of two texts as ("same", "gone" or "new", what is wrong, text).
 
     They differ word by word. `spans` are the faulty characters of `after`.
 
-    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3)])
-    ([('gone', False, 'high'), ('new', False, 'P1')], [('same', False, 'a '), ('same', True, 'b')])
+    >>> marked("high", "P1")
+    [('gone', '', 'high'), ('new', '', 'P1')]
+    >>> marked("a b", "a b", [(2, 3, "late")])
+    [('same', '', 'a '), ('same', 'late', 'b')]
     """
     old, new = (_WORDS.findall(one)[:WORDS] for one in (before, after))
     rest = after[sum(map(len, new)) :]
-    parts, at = list[tuple[str, bool, str]](), 0
+    parts, at = list[tuple[str, str, str]](), 0
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if a < b and kind != "equal":
-            parts.append(("gone", False, "".join(old[a:b])))
+            parts.append(("gone", "", "".join(old[a:b])))
         if c < d:
             said = "".join(new[c:d])
             parts += _split("same" if kind == "equal" else "new", said, at, spans)
@@ -149,12 +154,11 @@ def marked(
     return parts + _split("same", rest, at, spans)
 
 
-def _split(
-    kind: str, said: str, at: int, spans: Sequence[tuple[int, int]]
-) -> list[tuple[str, bool, str]]:
+def _split(kind: str, said: str, at: int, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
     """Split a part that begins at the character `at` at both ends of each span."""
-    ends = {0, len(said), *(end - at for span in spans for end in span if 0 < end - at < len(said))}
+    places = (end - at for low, high, _ in spans for end in (low, high))
+    ends = {0, len(said), *(place for place in places if 0 < place < len(said))}
     return [
-        (kind, any(low <= at + a < high for low, high in spans), said[a:b])
+        (kind, "; ".join(why for low, high, why in spans if low <= at + a < high), said[a:b])
         for a, b in pairwise(sorted(ends))
     ]

@@ -83,12 +83,15 @@ class Sessions:
             self._held.popitem(last=False)
         return cookie, session
 
-    def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, unless it ended or was idle too long."""
+    def find(self, cookie: str, person: bool = True) -> Session | None:
+        """Return the session of a cookie, unless it ended or was idle too long.
+
+        What a live page asks for by itself, without a `person`, does not keep a session alive.
+        """
         now, held = time.monotonic(), self._held.pop(_digest(cookie), None)
         if held is None or now > held.used + IDLE:
             return None
-        held.used = now
+        held.used = now if person else held.used
         self._held[_digest(cookie)] = held
         return held
 
@@ -229,7 +232,8 @@ class Site:
         form = await self._form(request) if request.method == "POST" else {}
         if path == "/sign-in":
             return await self._sign_in(request, form)
-        session = self.sessions.find(request.cookies.get(_cookie(request), ""))
+        person = path != "/events" and "heedful-live" not in request.headers
+        session = self.sessions.find(request.cookies.get(_cookie(request), ""), person)
         if session is None:
             # No cookie comes with the click on a link in a mail or a chat. The browser asks again.
             if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":

@@ -21,12 +21,17 @@ from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
 from heedful.store.store import token
+from heedful.traces.episode import Limits
+from heedful.traces.messages import EpisodeReader
+from heedful.traces.signals import signals
 from heedful.web import figures
+from heedful.web.pages import queues
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
 POLICIES = 10
+FAILED = 10  # the newest failures that are named
 TEXTS = 5_000  # the newest texts of memory, of which those without a vector are counted
 
 
@@ -43,6 +48,7 @@ async def policies(visit: Visit) -> Document:
     except HeedfulError as error:
         return {**made, "wrong": str(error), "reach": []}
     points = [_point(row) for row in rows]
+    line = sorted((one.cost, one.solved) for one in front(points))
     best = {(one.cost, one.solved) for one in front(points)}
     for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
         spot = [round(point.cost, 2), round(point.solved, 2)]
@@ -53,7 +59,7 @@ async def policies(visit: Visit) -> Document:
             "front": (point.cost, point.solved) in best,
         }
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
-    return {**made, "rows": rows, "long": figures.LONG, "reach": reached}
+    return {**made, "rows": rows, "line": line, "long": figures.LONG, "reach": reached}
 
 
 async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
@@ -193,7 +199,18 @@ async def trace(visit: Visit, digest: str) -> Document:
     episode = json.loads(row.pop("record")).get("episode", {})
     queue = type(visit.caller.setup.work) is not Work
     about = {name: episode.get(name) or "" for name in ("task", "goal", "fault")}
-    return {**row, **about, "events": episode.get("events", []), "queue": queue}
+    signs = await asyncio.to_thread(_signals, episode)
+    return {**row, **about, "events": episode.get("events", []), "signals": signs, "queue": queue}
+
+
+def _signals(episode: Document) -> list[Document]:
+    """Return the signs of a mistake in an episode, each with the number of its event, from 1."""
+    read = EpisodeReader(Limits()).add(episode) if episode.get("events") else []
+    return [
+        {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
+        for one in read
+        for sign in signals(one)
+    ]
 
 
 @action("write")
@@ -210,10 +227,7 @@ async def reflect_now(visit: Visit) -> str:
 async def health(visit: Visit) -> Document:
     """Show calls and cost, what waits, what failed, and what stopping saved."""
     setup, read = visit.caller.setup, visit.caller.read
-    try:
-        jobs = [asdict(one) for one in await setup.work.depth()]
-    except StoreError as error:
-        jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+    failed = (await visit.get("/v1/episodes", state="failed", limit=FAILED))["items"]
     space = space_of(setup.embedder)
     about = {"token": token(visit.caller.scope), "space": space, "limit": TEXTS}
     (vectors,) = await read(figures.rows, "vectors", **about)
@@ -221,7 +235,8 @@ async def health(visit: Visit) -> Document:
     saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
     return {
         **await read(figures.home),
-        "jobs": jobs,
+        "jobs": await queues(visit),
+        "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
         "vectors": {**dict(vectors), "space": space, "most": TEXTS},
         "episodes": await read(episode_store.counts),
         "saved": saved,

@@ -5,8 +5,9 @@ const all = (what) => [...document.querySelectorAll(what)];
 const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
 
 async function refresh() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!answer.ok || answer.redirected) return;
+  const answer = await fetch(location.href, { headers: { Accept: "text/html", "Heedful-Live": "1" } });
+  if (answer.redirected) return location.reload(); // the session has ended
+  if (!answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const open = new Set(all("main details[open]").map((one) => one.id));
   const focus = document.activeElement?.closest("[data-row]")?.id;
