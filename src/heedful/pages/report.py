@@ -1,8 +1,8 @@
 """The report of a run as Markdown, as one HTML page, and as files that are never half written.
 
-The HTML page has no script and loads nothing. Texts of a run are data on every page: secrets are
-redacted, hidden characters are shown, markup is escaped, and long texts are cut with a count.
-Policies are drawn with their Pareto front as an SVG file that loads nothing.
+The HTML page has the look of the pages of `web/`, but no script, and loads nothing. Texts of a run
+are data on every page: secrets are redacted, hidden characters are shown, markup is escaped, and
+long texts are cut with a count. Policies are drawn with their Pareto front as an SVG file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from functools import cache, partial
+from itertools import count, pairwise
 from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
 from heedful.loop.record import clean
@@ -31,8 +31,10 @@ from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, i
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+STYLE = Path(__file__).parent / "templates/ui/ui.css"  # the look of every page
 _SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}  # of a check
-SIGNS: Mapping[str, str] = _SIGNS | {"degraded": "!", "halted": "✗", "open": "…", "not_run": "–"}
+_ENDS = {"degraded": "!", "halted": "✗", "stopped": "■", "open": "…", "not_run": "–"}
+SIGNS: Mapping[str, str] = _SIGNS | _ENDS
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
 CHECKS = 20  # checks of an attempt on a page
 LINES = 40  # lines of its output
@@ -42,7 +44,12 @@ BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half 
 READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
 WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
+WORDS = 800  # words of a text that are compared; the rest counts as unchanged
+AGO = ((86_400 * 2, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
+# ("same", "gone", "new" or "place" in a long text, whether it is faulty, text)
+Part = tuple[str, bool, str]
 
+_WORD = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # Characters that are markup in Markdown, or that make a text an address or a mention.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
@@ -146,6 +153,46 @@ def _read(text: str) -> tuple[list[str], int]:
     return lines[:READ_LINES], rest + len("\n".join(lines[READ_LINES:]))
 
 
+def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[Part], str]:
+    """Return the parts of the attempt's output, and a note on what is left out.
+
+    A short output is compared with the output `before` word by word, and what the findings of the
+    checks name is faulty. A long one is compared line by line, as in `output`.
+    """
+    lines, note = output(before, attempt)
+    was, now = (_read(one.output)[0] for one in (before or attempt, attempt))
+    if not lines or max(len(was), len(now)) > LINES or max(map(len, [*was, *now])) > CUT:
+        kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
+        return [(kinds.get(line[0], "same"), False, f"{line}\n") for line in lines], note
+    said = "\n".join(now)
+    spans = [one.details["span"] for one in attempt.checks if "span" in one.details]
+    return marked("\n".join(was), said, spans if said == attempt.output else ()), note
+
+
+def marked(before: str, after: str, spans: Sequence[Sequence[int]] = ()) -> list[Part]:
+    """Return the parts of two texts. They differ word by word.
+
+    `spans` are the first faulty character of `after`, and the first behind it.
+
+    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3)])
+    ([('gone', False, 'high'), ('new', False, 'P1')], [('same', False, 'a '), ('same', True, 'b')])
+    """
+    old, new = (_WORD.findall(one)[:WORDS] for one in (before, after))
+    changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    new.append(after[sum(map(len, new)) :])
+    ends = {end for span in spans for end in span}
+    parts, at = list[Part](), 0
+    for kind, a, b, c, d in [*changed, ("equal", 0, 0, len(new) - 1, len(new))]:
+        if a < b and kind != "equal":
+            parts.append(("gone", False, "".join(old[a:b])))
+        stop = at + sum(map(len, new[c:d]))
+        for low, high in pairwise(sorted({at, stop, *(end for end in ends if at < end < stop)})):
+            faulty = any(first <= low < behind for first, behind in spans)
+            parts.append(("same" if kind == "equal" else "new", faulty, after[low:high]))
+        at = stop
+    return parts
+
+
 @cache
 def environment(escape: bool) -> Environment:
     """Return the environment of all templates; `escape` also escapes names in Markdown."""
@@ -161,12 +208,12 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (cost, counted, details, failures, happened, verdict, worked)
-    made.globals |= {fact.__name__: fact for fact in (*facts, output)}
+    facts = (cost, counted, failures, happened, verdict, worked)
+    made.globals |= {fact.__name__: fact for fact in (*facts, changes, iso, marked, output)}
     made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    made.filters |= {"clean": clean, "cut": cut, "fence": _fence, "iso": iso}
-    made.filters["line"] = partial(_line, escape=escape)
-    made.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
+    formats = (ago, clean, counted, cut, iso, number, percent, text)
+    made.filters |= {one.__name__: one for one in formats}
+    made.filters |= {"duration": lasted, "fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return made
 
@@ -285,10 +332,40 @@ def worked(of: Report | StageReport) -> float:
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def details(check: CheckResult) -> list[tuple[str, str]]:
-    """Return the details of a check as text. Values of other types are written as JSON."""
-    plain = partial(json.dumps, ensure_ascii=False)
-    return [(key, it if isinstance(it, str) else plain(it)) for key, it in check.details.items()]
+def percent(share: float | None) -> str:
+    """Return a share as a percentage, or a dash if there is none.
+
+    >>> percent(0.875), percent(None)
+    ('88 %', '–')
+    """
+    return "–" if share is None else f"{share:.0%}".replace("%", " %")
+
+
+def number(value: float) -> str:
+    """Return a number as people read it.
+
+    >>> number(1234567), number(0.1234)
+    ('1,234,567', '0.123')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def text(value: Any) -> str:
+    """Return a value as text: a text as it is, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None)
+
+
+def ago(at: float, now: float) -> str:
+    """Return how long before `now` a time was, in one unit.
+
+    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
+    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
+    """
+    past = max(0.0, now - at)
+    unit, name = next((unit, name) for least, unit, name in AGO if past >= least)
+    return f"{int(past // unit)} {name} ago"
 
 
 NAME = 60  # characters of a name in a drawing
@@ -305,8 +382,7 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
     return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
 
     name: str
@@ -330,18 +406,32 @@ def front(points: Iterable[Point]) -> list[Point]:
     return best
 
 
+def frontier(
+    points: Sequence[Point], others: Sequence[Point] = (), marks: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what draws policies: axes, dots with their class, labels of places, and the front.
+
+    A label has the `marks` of the points at its place; they are numbered from 1 by default.
+    """
+    line, labels = front([*points, *others]), defaultdict[tuple[float, float], list[str]](list)
+    best = {(one.cost, one.solved) for one in line}
+    dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
+    for mark, one in zip(marks or map(str, count(1)), points, strict=False):
+        dots.append(("front" if (one.cost, one.solved) in best else "dot", one))
+        labels[round(one.cost, 3), round(one.solved, 3)].append(mark)
+    return {
+        "x": axis("attempts ÷ the oracle's", [one.cost for _, one in dots]),
+        "y": axis("solved ÷ solvable", [one.solved for _, one in dots]),
+        "dots": dots,
+        "labels": [(*place, ", ".join(those)) for place, those in labels.items()],
+        "line": line,
+    }
+
+
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
     """Draw the cost and the quality of policies. `others` are small dots without a name."""
-    line = [(one.cost, one.solved) for one in front([*named, *others])]
-    dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
+    chart = frontier(named, others)
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    numbers: dict[tuple[float, float], list[str]] = defaultdict(list)  # one label for each place
-    for number, one in enumerate(named, 1):
-        kind = "front" if (one.cost, one.solved) in line else "named"
-        numbers[round(one.cost, 3), round(one.solved, 3)].append(str(number))
-        dots.append((kind, one))
+    for number, (kind, one) in enumerate(chart["dots"][len(others) + 1 :], 1):
         key.append((kind, f"{number}  {cut(one.name, NAME)}"))
-    x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
-    y = axis("solved ÷ solvable", [one.solved for _, one in dots])
-    shown = {"x": x, "y": y, "dots": dots, "numbers": numbers, "line": line, "key": key}
-    return render("plot.svg.j2", title=title, **shown)
+    return render("plot.svg.j2", title=title, chart=chart, key=key)

@@ -13,12 +13,13 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hmac import compare_digest
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
@@ -27,13 +28,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, KeyRefused, NotFound
 from heedful.integrations.mcp import ask
+from heedful.pages.report import STYLE, environment
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import LOOPBACK
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
-from heedful.web.render import page_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PREFIX = "/ui"
 COOKIE = "heedful_ui"
@@ -327,7 +331,8 @@ class Site:
             if found := one.pattern.fullmatch(visit.path):
                 made = await one.make(visit, **found.groupdict())
                 if data:
-                    return JSONResponse(made)
+                    text = json.dumps(made, default=methodcaller("plain"))
+                    return Response(text, media_type="application/json")
                 return self._html(one.template, visit, one.title, made)
         raise NotFound("page", visit.path, "these pages")
 
@@ -364,11 +369,28 @@ class Site:
     def _html(
         template: str, visit: Visit | None, title: str, facts: Mapping[str, Any], status: int = 200
     ) -> Response:
-        note, data = "", dict(facts)
+        note = ""
         if visit is not None:
             note, visit.session.note = visit.session.note, ""
-        text = page_text(template, visit=visit, title=title, note=note, **data)
+        facts = {**facts, "visit": visit, "title": title, "note": note, "now": time.time()}
+        text = _pages().get_template(template).render(facts)
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+
+
+@cache
+def _pages() -> Environment:
+    from jinja2 import Undefined
+
+    # The data of the API leave out what has its default.
+    made = environment(True).overlay(undefined=Undefined)
+    made.globals["address"] = address
+    return made
+
+
+def address(path: str, **query: Any) -> str:
+    """Return the address of a page, with the parts of its query that are not empty."""
+    given = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"/ui{quote(path)}" + (f"?{urlencode(given)}" if given else "")
 
 
 def _host(request: Request) -> str:
@@ -385,8 +407,8 @@ def _check_host(request: Request) -> None:
 @cache
 def assets() -> Mapping[str, bytes]:
     """Return the files of the site, by name."""
-    folder = Path(__file__).parent / "static"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    files = [*(Path(__file__).parent / "static").iterdir(), STYLE]
+    return {one.name: one.read_bytes() for one in files if one.is_file()}
 
 
 def asset(name: str) -> Response:
@@ -402,11 +424,3 @@ def cursor_links(visit: Visit, following: str | None) -> Document:
     if not following:
         return {"next": ""}
     return {"next": f"?{urlencode({**visit.query, 'cursor': following})}"}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON data."""
-    return json.loads(json.dumps(value, default=str))
-
-
-Rows = Sequence[Mapping[str, Any]]
