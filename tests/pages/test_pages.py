@@ -278,7 +278,7 @@ def test_long_texts_are_cut_with_a_count():
 
 
 def test_bars_follow_one_another_as_wide_as_attempts_took():
-    bars = re.findall(r'<rect class="\w+" x="([\d.]+)%" width="([\d.]+)%"', html(example()))
+    bars = re.findall(r'<rect class="\w+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', html(example()))
     times = [one.execution_time_ms for stage in example().stages for one in stage.attempts]
     assert [float(width) for _, width in bars] == pytest.approx(
         [max(1, 100 * ms / sum(times)) for ms in times], abs=0.01
