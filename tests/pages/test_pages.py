@@ -83,8 +83,7 @@ def test_the_html_page_has_the_same_words():
     ):
         assert line in page.text, line
     assert "2 lines removed, 2 added" in page.text
-    for gone, new in (("5000.0", "212.4"), ("5010.5", "187.25")):
-        assert f"<del>{gone}</del><ins>{new}</ins>" in html(example())
+    assert "<del>5000.0</del><ins>212.4</ins>" in html(example())
 
 
 @pytest.mark.parametrize(

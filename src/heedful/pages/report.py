@@ -44,8 +44,8 @@ BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half 
 READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
 WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
+SHORT = 600  # characters of an output that is compared word by word, in at most about 5 ms
 WORDS = 800  # words of a text that are compared; the rest counts as unchanged
-AGO = ((86_400 * 2, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
 # ("same", "gone", "new" or "place" in a long text, whether it is faulty, text)
 Part = tuple[str, bool, str]
 
@@ -160,13 +160,12 @@ def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequenc
     checks name is faulty. A long one is compared line by line, as in `output`.
     """
     lines, note = output(before, attempt)
-    was, now = (_read(one.output)[0] for one in (before or attempt, attempt))
-    if not lines or max(len(was), len(now)) > LINES or max(map(len, [*was, *now])) > CUT:
+    was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))
+    if not 0 < len(lines) < LINES or max(len(was), len(now)) > SHORT:
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
-        return [(kinds.get(line[0], "same"), False, f"{line}\n") for line in lines], note
-    said = "\n".join(now)
+        return [(kinds.get(line[:1], "same"), False, f"{line}\n") for line in lines], note
     spans = [one.details["span"] for one in attempt.checks if "span" in one.details]
-    return marked("\n".join(was), said, spans if said == attempt.output else ()), note
+    return marked(was, now, spans if now == attempt.output else ()), note
 
 
 def marked(before: str, after: str, spans: Sequence[Sequence[int]] = ()) -> list[Part]:
@@ -211,8 +210,7 @@ def environment(escape: bool) -> Environment:
     facts = (cost, counted, failures, happened, verdict, worked)
     made.globals |= {fact.__name__: fact for fact in (*facts, changes, iso, marked, output)}
     made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    formats = (ago, clean, counted, cut, iso, number, percent, text)
-    made.filters |= {one.__name__: one for one in formats}
+    made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
     made.filters |= {"duration": lasted, "fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return made
@@ -332,40 +330,11 @@ def worked(of: Report | StageReport) -> float:
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def percent(share: float | None) -> str:
-    """Return a share as a percentage, or a dash if there is none.
-
-    >>> percent(0.875), percent(None)
-    ('88 %', '–')
-    """
-    return "–" if share is None else f"{share:.0%}".replace("%", " %")
-
-
-def number(value: float) -> str:
-    """Return a number as people read it.
-
-    >>> number(1234567), number(0.1234)
-    ('1,234,567', '0.123')
-    """
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
-
-
 def text(value: Any) -> str:
     """Return a value as text: a text as it is, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None)
-
-
-def ago(at: float, now: float) -> str:
-    """Return how long before `now` a time was, in one unit.
-
-    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
-    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
-    """
-    past = max(0.0, now - at)
-    unit, name = next((unit, name) for least, unit, name in AGO if past >= least)
-    return f"{int(past // unit)} {name} ago"
 
 
 NAME = 60  # characters of a name in a drawing
@@ -407,25 +376,19 @@ def front(points: Iterable[Point]) -> list[Point]:
 
 
 def frontier(
-    points: Sequence[Point], others: Sequence[Point] = (), marks: Sequence[str] = ()
+    named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return what draws policies: axes, dots with their class, labels of places, and the front.
-
-    A label has the `marks` of the points at its place; they are numbered from 1 by default.
-    """
-    line, labels = front([*points, *others]), defaultdict[tuple[float, float], list[str]](list)
-    best = {(one.cost, one.solved) for one in line}
+    """Return what draws policies. At its place, a named point has its mark, or its number."""
+    line, labels = front([*named, *others]), defaultdict[tuple[float, float], list[str]](list)
     dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
-    for mark, one in zip(marks or map(str, count(1)), points, strict=False):
-        dots.append(("front" if (one.cost, one.solved) in best else "dot", one))
+    for mark, one in zip(marks or map(str, count(1)), named, strict=False):
+        best = any(one[1:] == each[1:] for each in line)
+        dots.append(("front" if best else "dot", one))
         labels[round(one.cost, 3), round(one.solved, 3)].append(mark)
-    return {
-        "x": axis("attempts ÷ the oracle's", [one.cost for _, one in dots]),
-        "y": axis("solved ÷ solvable", [one.solved for _, one in dots]),
-        "dots": dots,
-        "labels": [(*place, ", ".join(those)) for place, those in labels.items()],
-        "line": line,
-    }
+    x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
+    y = axis("solved ÷ solvable", [one.solved for _, one in dots])
+    places = [(*place, ", ".join(those)) for place, those in labels.items()]
+    return {"x": x, "y": y, "dots": dots, "labels": places, "line": line}
 
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:

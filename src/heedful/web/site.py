@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from hmac import compare_digest
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
@@ -28,16 +28,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, KeyRefused, NotFound
 from heedful.integrations.mcp import ask
-from heedful.pages.report import STYLE, environment
+from heedful.pages.report import STYLE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import LOOPBACK
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from heedful.web.render import page_text
 
 PREFIX = "/ui"
 COOKIE = "heedful_ui"
@@ -369,28 +367,11 @@ class Site:
     def _html(
         template: str, visit: Visit | None, title: str, facts: Mapping[str, Any], status: int = 200
     ) -> Response:
-        note = ""
+        note, data = "", dict(facts)
         if visit is not None:
             note, visit.session.note = visit.session.note, ""
-        facts = {**facts, "visit": visit, "title": title, "note": note, "now": time.time()}
-        text = _pages().get_template(template).render(facts)
+        text = page_text(template, visit=visit, title=title, note=note, **data)
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
-
-
-@cache
-def _pages() -> Environment:
-    from jinja2 import Undefined
-
-    # The data of the API leave out what has its default.
-    made = environment(True).overlay(undefined=Undefined)
-    made.globals["address"] = address
-    return made
-
-
-def address(path: str, **query: Any) -> str:
-    """Return the address of a page, with the parts of its query that are not empty."""
-    given = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"/ui{quote(path)}" + (f"?{urlencode(given)}" if given else "")
 
 
 def _host(request: Request) -> str:

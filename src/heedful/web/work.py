@@ -14,7 +14,7 @@ from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import Figures, RecordedLoop, compare, replay
 from heedful.memory.memory import space_of
-from heedful.pages.report import Point, front, frontier
+from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
@@ -42,12 +42,11 @@ async def policies(visit: Visit) -> Document:
         rows = await _replayed(visit, chosen, limit)
     except HeedfulError as error:
         return {**made, "wrong": str(error), "reach": []}
-    points = [_point(row) for row in rows]
-    best = {(one.cost, one.solved) for one in front(points)}
-    for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
-        row |= {"notation": notation, "front": (point.cost, point.solved) in best}
     marks = ["recorded", *map(str, range(1, len(rows)))]
-    made |= {"rows": rows, "chart": frontier(points, marks=marks), "long": figures.LONG}
+    chart = frontier(list(map(_point, rows)), marks=marks)
+    for row, (kind, _), notation in zip(rows, chart["dots"][1:], ["", *chosen], strict=False):
+        row |= {"notation": notation, "front": kind == "front"}
+    made |= {"rows": rows, "chart": chart, "long": figures.LONG}
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     return {**made, "reach": reached}
 
