@@ -373,7 +373,7 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
-        assert browser.get(f"/pipelines/{run}.json").json()["stages"][0]["name"] == "load"
+        assert browser.get(f"/pipelines/{run}.json").json()["report"]["stages"][0]["name"] == "load"
         assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
         assert browser.get("/projects.json").json()["projects"] == ["main"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]

@@ -14,10 +14,10 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import KINDS, LONGEST, State
 from heedful.lessons.trust import HELD
 from heedful.memory.dream import Dreams
+from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.store.store import token
 from heedful.web import figures
-from heedful.web.render import counted
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50

@@ -13,10 +13,11 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hmac import compare_digest
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, KeyRefused, NotFound, StoreError
 from heedful.integrations.mcp import ask
+from heedful.pages.report import STYLE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import LOOPBACK
@@ -339,7 +341,8 @@ class Site:
             if found := one.pattern.fullmatch(visit.path):
                 made = await one.make(visit, **found.groupdict())
                 if data:
-                    return JSONResponse(made)
+                    text = json.dumps(made, default=methodcaller("plain"))
+                    return Response(text, media_type="application/json")
                 return self._html(one.template, visit, one.title, made)
         raise NotFound("page", visit.path, "these pages")
 
@@ -416,8 +419,8 @@ def _check_host(request: Request) -> None:
 @cache
 def assets() -> Mapping[str, bytes]:
     """Return the files of the site, by name."""
-    folder = Path(__file__).parent / "static"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    files = [*(Path(__file__).parent / "static").iterdir(), STYLE]
+    return {one.name: one.read_bytes() for one in files if one.is_file()}
 
 
 def asset(name: str) -> Response:
@@ -433,11 +436,3 @@ def cursor_links(visit: Visit, following: str | None) -> Document:
     if not following:
         return {"next": ""}
     return {"next": f"?{urlencode({**visit.query, 'cursor': following})}"}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON data."""
-    return json.loads(json.dumps(value, default=str))
-
-
-Rows = Sequence[Mapping[str, Any]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
@@ -14,7 +13,7 @@ from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import Figures, RecordedLoop, compare, replay
 from heedful.memory.memory import space_of
-from heedful.pages.report import Point, front
+from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
@@ -47,19 +46,13 @@ async def policies(visit: Visit) -> Document:
         rows = await _replayed(visit, chosen, limit)
     except HeedfulError as error:
         return {**made, "wrong": str(error), "reach": []}
-    points = [_point(row) for row in rows]
-    line = sorted((one.cost, one.solved) for one in front(points))
-    best = {(one.cost, one.solved) for one in front(points)}
-    for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
-        spot = [round(point.cost, 2), round(point.solved, 2)]
-        row |= {
-            "notation": notation,
-            "at": asdict(point),
-            "spot": spot,
-            "front": (point.cost, point.solved) in best,
-        }
+    marks = ["recorded", *map(str, range(1, len(rows)))]
+    chart = frontier(list(map(_point, rows)), marks=marks)
+    for row, (kind, _), notation in zip(rows, chart["dots"][1:], ["", *chosen], strict=False):
+        row |= {"notation": notation, "front": kind == "front"}
+    made |= {"rows": rows, "chart": chart, "long": figures.LONG}
     reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
-    return {**made, "rows": rows, "line": line, "long": figures.LONG, "reach": reached}
+    return {**made, "reach": reached}
 
 
 async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
@@ -142,39 +135,8 @@ async def pipelines(visit: Visit) -> Document:
 @page("/pipelines/{id}", "pipeline", "Run of a pipeline")
 async def pipeline(visit: Visit, id: str) -> Document:
     """Show a run: its stages on one line of time, each attempt, and what was fed back."""
-    store, scope = visit.caller.setup.store, visit.caller.scope
-    report = await run_store.report_of(store, scope, id)
-    plain = json.loads(json.dumps(report.plain(), default=str))
-    stages = [
-        {
-            "name": one.name,
-            "status": one.status,
-            "action": one.action,
-            "loop": run_store.loop_of(id, one.name),
-        }
-        for one in report.stages
-    ]
-    attempts = [one for stage in report.stages for one in stage.attempts]
-    began = min([report.began, *(one.timestamp for one in attempts)])
-    length = max(
-        [1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)]
-    )
-    bars = [
-        {
-            "stage": number,
-            "attempt": one.attempt,
-            "status": one.overall_status,
-            "at": (one.timestamp - began) / length,
-            "part": one.execution_time_ms / 1000 / length,
-            "ms": one.execution_time_ms,
-            "feedback": one.feedback_for_agent,
-            "output": one.output,
-            "checks": [asdict(check) for check in one.checks],
-        }
-        for number, stage in enumerate(report.stages)
-        for one in stage.attempts
-    ]
-    return {"report": plain, "stages": stages, "bars": bars, "seconds": length, "run": id}
+    report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, id)
+    return {"report": report}
 
 
 @page("/traces", "traces", "Traces")
