@@ -250,6 +250,12 @@ def test_forged_requests_are_refused(tmp_path):
         used = browser.site.sessions.invite()
         assert browser.get(f"/open?token={used}").status_code == 303
         assert browser.get(f"/open?token={used}").headers["location"] == "/ui"  # loaded again
+        beside = {
+            "origin": f"{HERE}:81",
+            "host": "localhost:81",
+        }  # browsers send cookies to all ports
+        other = browser.post("/sign-in", key=browser.api._all, **beside)
+        assert other.headers["set-cookie"].startswith("heedful_ui_81=")
         assert browser.post("/sign-out", token=browser.token).status_code == 303
         assert browser.get("/loops").headers["location"] == SIGN_IN
         assert "run heedful ui again" in browser.get(f"/open?token={used}").text
