@@ -103,28 +103,23 @@ async def test_new_words_are_a_version_of_their_own(store):
     (id,) = {(await memory.remember("E", "it is late", **learnt)).id for _ in range(2)}
     counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
-    assert await memory.edit(id, "New words on parcels", by="ann", why="plainer") == 0
+    new = "New words on parcels"
+    assert await memory.edit(id, new, by="ann", why="plainer") == 0
     now = await store.read(SCOPE, patterns.one, id)
-    assert [now[n] for n in ("text", "trust", "state")] == [
-        "New words on parcels",
-        "operator",
-        "candidate",
-    ]
+    assert (now["text"], now["trust"], now["state"]) == (new, "operator", "candidate")
     assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 2)
     assert now["judged_from"] >= now["last_seen"]
-    for query in ("Old words on parcels", "New words on parcels"):
-        assert [one.lesson for one in await memory.recall(query)] == ["New words on parcels"]
+    for query in ("Old words on parcels", new):
+        assert [one.lesson for one in await memory.recall(query)] == [new]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
-    was = ruling["record"] | {"was": 0, "example": 0}
-    assert (ruling["action"], ruling["by"], was["source"]) == ("edit", "ann", "page")
-    for wrong in (" ", "x" * 4_001, "New words on parcels", "\ud800" * 4_001):
+    said = ruling["action"], ruling["by"], ruling["record"]["source"]
+    assert said == ("edit", "ann", "page")
+    for wrong, by in ((" ", "ann"), ("x" * 4_001, "ann"), (new, "ann"), ("No actor.", " ")):
         with pytest.raises(InvalidInput):
-            await memory.edit(id, wrong, by="ann")
-    with pytest.raises(InvalidInput):
-        await memory.edit(id, "No actor.", by=" ")
+            await memory.edit(id, wrong, by=by)
     await memory.remember("E", "it is late", **learnt)  # the old words do not come back
     await memory.quarantine.revoke("page", by="ann")
-    assert (await store.read(SCOPE, patterns.one, id))["text"] == "New words on parcels"
+    assert (await store.read(SCOPE, patterns.one, id))["text"] == new
     await memory.quarantine.revoke("operator:ann", by="ann")  # without other words it is gone
     with pytest.raises(NotFound):
         await memory.edit(id, "Nothing.", by="ann")

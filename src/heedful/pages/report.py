@@ -392,7 +392,7 @@ def frontier(
         labels[round(one.cost, 3), round(one.solved, 3)].append(mark)
     x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
     y = axis("solved ÷ solvable", [one.solved for _, one in dots])
-    places = [(*place, ", ".join(those)) for place, those in labels.items()]
+    places = [(*place, ", ".join(those)) for place, those in sorted(labels.items())]
     return {"x": x, "y": y, "dots": dots, "labels": places, "line": line}
 
 

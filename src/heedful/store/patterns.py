@@ -22,7 +22,7 @@ from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.lessons.trust import HELD
-from heedful.loop.record import LARGEST_INTEGER
+from heedful.loop.record import LARGEST_INTEGER, require
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import move_examples, name_of, plain, rule
@@ -203,8 +203,9 @@ def amend(
     """Change a lesson, record a ruling for each change, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it. `text` gives it new words.
-    Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
+    groups. `retired` takes the lesson out of recall, and `restored` brings it back, also after a
+    proof retired it. `text` gives it new words. Raises Changed if the lesson has another edition,
+    NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
@@ -213,6 +214,11 @@ def amend(
         size.pin(db, scope, id, bool(pinned), by, why)
     if (apart := change.get("apart")) is not None:
         set_apart(db, scope, [found["signature"]], bool(apart), by, why)
+    if change.get("retired"):
+        require(found["state"] in ("candidate", "verified"), "retired", True, "for a live lesson")
+        db.update("reflection", {**key_of(scope), "id": id}, {"state": "retired"})
+        record = {"digest": size.words_digest(found["text"])}
+        rule(db, scope, "retire", name_of(found), by, why, time.time(), record)
     if change.get("restored"):
         shown.restore(db, scope, id, by, why)
     if (text := change.get("text")) is not None:

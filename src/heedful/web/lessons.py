@@ -143,11 +143,11 @@ async def revoke(visit: Visit) -> str:
 
 @action("approve")
 async def amend(visit: Visit) -> str:
-    """Pin a lesson or not, restore it, or give it new words."""
+    """Pin a lesson or not, retire it, restore it, or give it new words."""
     form = visit.form
     change: Document = {"pin": {"pinned": True}, "unpin": {"pinned": False}}
     words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
-    change |= {"restore": {"restored": True}, "edit": {"text": words}}
+    change |= {"restore": {"restored": True}, "retire": {"retired": True}, "edit": {"text": words}}
     if form.get("change") not in change:
         raise InvalidInput("change", form.get("change"), ", ".join(change))
     body = {**change[form["change"]], "why": form.get("why", "")}

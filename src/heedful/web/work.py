@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach

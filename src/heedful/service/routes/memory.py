@@ -187,7 +187,7 @@ async def edit(
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     detail |= {"text": lesson.short_digest(redact(body.text))} if body.text else {}
     caller.record("reflection.edit", str(id), **detail)
-    change = body.model_dump(include={"pinned", "apart", "restored", "text"})
+    change = body.model_dump(exclude={"tenant", "why"})
     arguments = (if_match.strip().strip('"'), caller.by, body.why)
     edited = await caller.write(patterns.amend, id, *arguments, **change)
     if body.text and caller.setup.embedder:
