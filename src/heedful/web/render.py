@@ -64,7 +64,7 @@ def ago(at: float, now: float) -> str:
 def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     given = {name: value for name, value in query.items() if value not in ("", None)}
-    place = quote(path)
+    place = quote(path) if path != "/" else ""
     if place.endswith(".json"):  # of a name: without this, it would be the address of the data
         place = f"{place[:-5]}%2Ejson"
     return f"/ui{place}" + (f"?{urlencode(given)}" if given else "")

@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.errors import HeedfulError, KeyRefused, NotFound, StoreError
+from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
 from heedful.integrations.mcp import ask
 from heedful.pages.report import STYLE
 from heedful.service import problems
@@ -150,10 +150,37 @@ class Visit:
         changes = {"write", "approve", "admin"} & set(names)
         return bool(set(names) & set(self.caller.key.may)) and not (self.read_only and changes)
 
+    def link(self, path: str, /, **query: Any) -> str:
+        """Return the address of a page in this project, which whoever gets the link sees, too."""
+        return address(path, **{"project": self.caller.scope.project, **query})
+
+    def needs(self, *names: str) -> None:
+        """Raise Problem if the key of the visitor has none of these permissions."""
+        if not self.may(*names):
+            raise Problem(403, "forbidden", f"the key may not see this: it needs {' or '.join(names)}")
+
     @cached_property
     def page(self) -> str:
         """The address of this page."""
-        return address(self.path, **self.query)
+        return self.link(self.path, **self.query)
+
+    @cached_property
+    def newest(self) -> str:
+        """The address of the beginning of the list on this page."""
+        return self.link(self.path, **{k: v for k, v in self.query.items() if k != "cursor"})
+
+    @cached_property
+    def data(self) -> str:
+        """The address of the data of this page."""
+        path, _, query = self.page.partition("?")
+        return f"{path}.json?{query}"
+
+    def number(self, name: str, default: int = 0, most: int = 10**15, least: int = 0) -> int:
+        """Return a whole number of the form, or else of the address. Raises InvalidInput."""
+        value = (self.form or self.query).get(name) or str(default)
+        if not (re.fullmatch("[0-9]{1,16}", value) and least <= int(value) <= most):
+            raise InvalidInput(name, value, f"a whole number from {least:,} to {most:,}")
+        return int(value)
 
 
 class Page(NamedTuple):
@@ -170,8 +197,14 @@ ACTIONS: dict[str, tuple[tuple[str, ...], Callable[[Visit], Awaitable[str]]]] = 
 
 
 def page(address: str, template: str, title: str) -> Callable[[Any], Any]:
-    """Decorate a function that makes the data of a page; `{id}` in the address is an argument."""
-    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>.+)", address))
+    """Decorate a function that makes the data of a page.
+
+    `{id}` in the address is an argument of any text, `{n}` of digits.
+    """
+    kinds = {"n": "[0-9]{1,15}"}
+    parts = (rf"(?P<{one[1:-1]}>{kinds.get(one[1:-1], '.+')})" if one[:1] == "{" else one
+             for one in re.split(r"(\{\w+\})", address))
+    pattern = re.compile("".join(parts))
 
     def decorate(make: Any) -> Any:
         PAGES.append(Page(pattern, f"ui/{template}.html.j2", title, make))
@@ -249,9 +282,10 @@ class Site:
         caller = caller.within(project) if project else caller
         request.scope["state"]["caller"] = caller
         data = path.endswith(".json")
-        path = unquote(path.removesuffix(".json") if data else path)
+        path = unquote(path.removesuffix(".json") or "/" if data else path)
         visit = Visit(self._app, caller, session, path, dict(request.query_params), form)
         visit.read_only = self._read_only
+        request.scope["state"]["visit"] = visit
         if path == "/events":
             return self._events(visit)
         if request.method == "POST":
@@ -292,11 +326,13 @@ class Site:
             if self.sessions.find(request.cookies.get(_cookie(request), "")):
                 return RedirectResponse(PREFIX, 303)  # loaded again
             wrong = "this address was used before, or heedful ui has ended; run heedful ui again"
-            return self._html("ui/sign_in.html.j2", None, "Sign in", {"wrong": wrong}, 401)
+            facts = {"wrong": wrong, "here": self.sessions.local}
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts, 401)
         return self._enter(request, "")
 
     async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
-        facts = {"wrong": "", "next": form.get("next") or request.query_params.get("next", "")}
+        facts: Document = {"wrong": "", "here": self.sessions.local}
+        facts["next"] = form.get("next") or request.query_params.get("next", "")
         if request.method != "POST":
             return self._html("ui/sign_in.html.j2", None, "Sign in", facts)
         key = form.get("key", "").strip()
@@ -339,6 +375,8 @@ class Site:
     async def _show(self, visit: Visit, data: bool) -> Response:
         for one in PAGES:
             if found := one.pattern.fullmatch(visit.path):
+                if not data and "project" not in visit.query:
+                    return RedirectResponse(visit.page, 303)
                 made = await one.make(visit, **found.groupdict())
                 if data:
                     text = json.dumps(made, default=methodcaller("plain"))
@@ -374,8 +412,10 @@ class Site:
             asked = {"next": f"{PREFIX}{_path(request)}?{request.url.query}".rstrip("/?")}
             query = f"?{urlencode(asked)}" if asked["next"] != PREFIX else ""
             return RedirectResponse(f"{PREFIX}/sign-in{query}", 303)
-        facts = {"code": problem.code, "detail": problem.detail, "status": problem.status}
-        return self._html("ui/problem.html.j2", None, "Not possible", facts, problem.status)
+        facts: Document = {"code": problem.code, "detail": problem.detail, "status": problem.status}
+        facts["posted"] = request.method == "POST"
+        visit = request.scope["state"].get("visit")
+        return self._html("ui/problem.html.j2", visit, "Not possible", facts, problem.status)
 
     @staticmethod
     def _html(
