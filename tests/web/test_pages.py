@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Pipeline
+from heedful import Memory, Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from heedful.store import keys
@@ -130,6 +130,8 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
             )
             assert not re.search(r'(?:src|href)="(?!/ui|#|\?)', page.text)
             assert page.headers["referrer-policy"] == "same-origin"  # else forms have no Origin
+            for link in re.findall(r'href="(/ui[^"]*)"', page.text):
+                assert link.startswith("/ui/static/") or link.count("?project=main") == 1, link
             head, _, query = path.partition("?")
             assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
         shown = browser.get("/loops/a/b").text
@@ -188,7 +190,9 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert browser.get(f"/lessons/{one['id']}.json").json()["lesson"]["pinned"]
         stale = browser.post("/do/amend", token=browser.token, change="unpin", **change)
         assert stale.status_code == 412
-        rule = browser.get("/loops/stopped.json").json()["stopped_by"][0]
+        stopped = browser.get("/loops/stopped.json").json()
+        rule = stopped["stopped_by"][0]
+        assert stopped["lifted"][0] == rule
         assert "the loop is open" in browser.do(
             "override", id="stopped", rule=rule, why="close", decisions="1"
         )
@@ -196,6 +200,7 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert browser.get("/loops/open.json").json()["state"] == "stopped"
         assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
         actions = [row["action"] for row in said(api.get("/v1/audit"))["items"]]
+        assert browser.get("/loops/open.json").json()["lifted"] == []  # nothing lifts a cancellation
         assert {"quarantine.release", "reflection.edit", "loop.cancel", "quarantine.revoke"} <= {
             *actions
         }
@@ -387,6 +392,69 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         assert browser.post("/do/cancel", **form).status_code == 403
 
 
+def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        (first,) = browser.get("/quarantine.json").json()["waiting"]
+        digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
+        names = ["tool:\u202efind", f"episode:{digest[:16]}"]
+        memory = Memory(api.setup.store, scope=Scope("acme", "main"))
+        parents = {"derived_from": [first["id"]], "trust": "external"}
+        for name in names:
+            text = f"text of {name[:4]}"
+            api.run(memory.remember("E", text, lesson=text, source=name, **parents))
+        found = browser.get("/quarantine.json").json()
+        assert found["texts"] == 3
+        assert {ATTACK, *names} <= {one["source"] for one in found["sources"]}
+        entry = browser.get(f"/quarantine.json?source={quote(names[0])}").json()["waiting"][0]["id"]
+        would = browser.get(f"/quarantine/{entry}.json").json()["would"]
+        assert {ATTACK, names[0]} <= {one["source"] for one in would}
+        assert all(one["removed"]["examples"] for one in would)
+        (value,) = re.findall(r'name="source" value="(tool[^"]*)"', browser.get(f"/quarantine/{entry}").text)
+        assert "1 example" in browser.do("revoke", source=value, why="poison")
+        run = browser.get(f"/traces/{digest[:16]}.json").json()
+        lesson = browser.get(f"/lessons/{run['learnt'][0]['id']}").text
+        assert f"/traces/{digest[:16]}" in lesson
+        newest = browser.get("/quarantine.json").json()["waiting"][0]["id"]
+        following = browser.get(f"/quarantine/{newest}.json").json()["following"]
+        assert following.partition("?")[0] == f"/ui/quarantine/{first['id']}"
+
+
+def test_lists_answer_what_failed_today(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
+        assert browser.get("/home.json").json()["today"] == {"loops": 3, "ended": 2, "stopped": 1}
+        shown = browser.get("/loops.json?days=1").json()["loops"]
+        assert [one["failed"] for one in shown] == [["severity"], ["severity"], []]
+        for kind, ids in (("stopped", ["stopped"]), ("passed", ["a/b"])):
+            rows = browser.get(f"/policies/loops.json?second=orchestrator&state={kind}").json()
+            assert [one["id"] for one in rows["rows"]] == ids
+        trace = browser.get("/traces.json").json()["episodes"][0]
+        assert trace["failed"] == "1 sh"
+        states = {one["state"] for one in browser.get("/lessons.json").json()["lessons"]}
+        found = browser.get("/lessons.json?text=PageError").json()["lessons"]
+        assert "quarantined" not in states | {one["state"] for one in found}
+        assert browser.get("/lessons.json?state=quarantined").json()["lessons"]
+
+
+def test_a_loop_says_what_memory_told_it(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        said(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
+        said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
+        page = browser.get("/loops/told.json").json()
+        choices = said(api.get("/v1/loops/told"))["briefing"]["choices"]
+        assert [one["lesson"] for one in page["told"]] == [one["lesson"] for one in choices] != []
+        assert f"/ui/lessons/{choices[0]['lesson']}?" in browser.get("/loops/told").text
+
+
 def test_rare_pages_and_refusals(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -405,17 +473,24 @@ def test_rare_pages_and_refusals(tmp_path):
         changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
         assert browser.get("/home.json").json()["by"] == "day"
         assert browser.get("/lessons.json?text=severity").json()["lessons"]
-        assert "nothing" in browser.get("/policies.json?policy=nothing").json()["wrong"]
+        for page, wrong in (("", "policy=nothing"), ("", "limit=0"), ("/loops", "second=nothing")):
+            said_so = browser.get(f"/policies{page}.json?{wrong}").json()["wrong"]
+            assert wrong.partition("=")[0] in said_so or "nothing" in said_so
         for status, path in (
             (404, "traces/nothing"),
             (404, "lessons/999"),
+            (404, "lessons/abc"),
             (200, "loops/?text=zzz"),
+            (422, "loops?cursor=-1"),
+            (422, "dreams?cursor=x"),
+            (422, "recall?kind=x"),
         ):
             assert browser.get(f"/{path}").status_code == status, path
         held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
         assert "rejected" in browser.do("reject", id=held, why="poison")
         for status, name, form in (
             (422, "amend", {"change": "burn"}),
+            (422, "override", {"id": "stopped", "rule": "attempts", "decisions": "x"}),
             (404, "rollback", {"id": "7"}),
             (404, "cancel", {"id": "nothing"}),
         ):
@@ -426,3 +501,8 @@ def test_rare_pages_and_refusals(tmp_path):
         assert browser.get("/events").status_code == 503
         browser.open(api.key("write"))
         assert browser.get("/recall?text=x").status_code == 403
+        browser.open(api.key("recall", "write"))
+        refused = browser.get("/quarantine")
+        assert (refused.status_code, ">Quarantine<" in refused.text) == (403, False)
+        assert "Sign out" in refused.text
+        assert api.get("/").headers["location"] == "/ui"

@@ -24,6 +24,7 @@ from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 MOST = 20  # examples, links and rulings on the page of a lesson
+ASKED = ("task", "error", "action")
 PREVIEWS = 5  # sources of a text of which the page says what they taught
 
 
@@ -232,6 +233,8 @@ async def recall(visit: Visit) -> Document:
     asked = {"text": text, "kind": kind, "key": key}
     memory, made = visit.caller.memory, Document()
     visit.needs("read", "recall")
+    if kind not in ASKED:
+        raise InvalidInput("kind", kind, ", ".join(ASKED))
     if text and kind == "error":
         made = await visit.ask("POST", "/v1/seen", {"text": text})
     elif text and kind == "action":
@@ -241,4 +244,4 @@ async def recall(visit: Visit) -> Document:
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
         made = {**briefing.plain(), "silence": briefing.silence, "rows": figures.told(briefing)}
-    return {"asked": asked, "answer": made}
+    return {"asked": asked, "kinds": ASKED, "answer": made}
