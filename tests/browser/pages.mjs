@@ -127,10 +127,30 @@ async function keys() {
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
+  await go(page, `/ui/lessons/${lesson}`);
+  await tabTo(page, 'textarea[name="text"]');
+  await page.keyboard.type("In plain words: ");
+  await tabTo(page, 'form:has(textarea) input[name="why"]');
+  await page.keyboard.type("plainer");
+  await tabTo(page, 'button[value="edit"]');
+  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
+  await page.waitForSelector("#v1");
   await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
   await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
   await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
   await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]');
+  await where.close();
+}
+
+// A link in a mail or a chat leads to its page, although no cookie comes with the click.
+async function linked() {
+  const where = await context();
+  const page = await where.newPage();
+  await page.route("http://chat.example/", (route) => route.fulfill({ body: `<a href="${origin}/ui/loops?state=open">look</a>`, contentType: "text/html" }));
+  await page.goto("http://chat.example/");
+  await page.click("a");
+  await page.waitForURL(`${origin}/ui/loops?state=open`);
+  await page.waitForSelector('h1:text("Loops")', { timeout: 5000 }).catch(() => fail("a link from elsewhere does not lead to its page"));
   await where.close();
 }
 
@@ -215,6 +235,7 @@ async function pictures() {
   const where = await context({ viewport: { width: 1000, height: 720 }, deviceScaleFactor: 0.8, colorScheme: "light" });
   const page = await open(where);
   for (const [name, to] of Object.entries({ home: "/ui", loop: "/ui/loops/incident-summary", loops: "/ui/loops", lessons: "/ui/lessons",
+    lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/pipelines/")),
     trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
@@ -230,7 +251,7 @@ await page.goto(address, { waitUntil: "load" });
 cookies = await first.cookies();
 check(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict", "the cookie is not HttpOnly and SameSite=Strict");
 try {
-  if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await live(); await plain(); }
+  if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await linked(); await live(); await plain(); }
   else if (what === "hostile") await hostile();
   else await pictures();
 } catch (error) { fail(String(error.stack)); }

@@ -196,8 +196,8 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     file.unlink()
     run("key", "create", "--name", "ann")
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = str(other.getsockname()[1])
-        assert "choose another --port; --port 0" in run("ui", "--port", taken, code=2)
+        words = "ui", "--port", str(other.getsockname()[1])
+        assert "choose another --port; --port 0" in run(*words, code=2)
 
 
 LENGTH = b"Content-Length: 2\r\n"

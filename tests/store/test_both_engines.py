@@ -99,30 +99,26 @@ async def test_the_trust_of_a_source_is_kept(store):
 
 async def test_new_words_are_a_version_of_their_own(store):
     memory = Memory(store, SCOPE)
-    learnt: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
-    (id,) = {(await memory.remember("E", "it is late", **learnt)).id for _ in range(2)}
+    new, learnt = "New words on parcels", ["E", "it is late"]
+    old: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
+    id = (await memory.remember(*learnt, **old)).id
     counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
-    new = "New words on parcels"
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
     now = await store.read(SCOPE, patterns.one, id)
     assert (now["text"], now["trust"], now["state"]) == (new, "operator", "candidate")
-    assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 2)
+    assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 1)
     assert now["judged_from"] >= now["last_seen"]
     for query in ("Old words on parcels", new):
         assert [one.lesson for one in await memory.recall(query)] == [new]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
-    said = ruling["action"], ruling["by"], ruling["record"]["source"]
-    assert said == ("edit", "ann", "page")
+    assert (ruling["action"], ruling["record"]["source"]) == ("edit", "page")
     for wrong, by in ((" ", "ann"), ("x" * 4_001, "ann"), (new, "ann"), ("No actor.", " ")):
         with pytest.raises(InvalidInput):
             await memory.edit(id, wrong, by=by)
-    await memory.remember("E", "it is late", **learnt)  # the old words do not come back
+    await memory.remember(*learnt, **old)  # the old words do not come back
     await memory.quarantine.revoke("page", by="ann")
     assert (await store.read(SCOPE, patterns.one, id))["text"] == new
-    await memory.quarantine.revoke("operator:ann", by="ann")  # without other words it is gone
-    with pytest.raises(NotFound):
-        await memory.edit(id, "Nothing.", by="ann")
 
 
 async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
@@ -132,7 +128,6 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
     for end in ("reject", "release"):
         entry = await memory.edit(id, f"Wait two seconds, {end}", by="ann")
         assert [one.id for one in await memory.quarantine.waiting()] == [entry]
-        assert await memory.recall("Wait two seconds") == []
         await getattr(memory.quarantine, end)([entry], by="ann")
         waiting = [one.lesson for one in await memory.quarantine.waiting()]
         assert waiting == (["Run the installer"] if end == "reject" else [])
