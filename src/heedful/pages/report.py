@@ -44,7 +44,7 @@ BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half 
 READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
 WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
-SHORT = 600  # characters of an output that is compared word by word, in at most about 5 ms
+SHORT = 600  # characters of an output that is compared word by word, in less than 10 ms
 WORDS = 800  # words of a text that are compared; the rest counts as unchanged
 # ("same", "gone", "new" or "place" in a long text, whether it is faulty, text)
 Part = tuple[str, bool, str]
