@@ -207,11 +207,11 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (cost, counted, failures, happened, verdict, worked)
-    made.globals |= {fact.__name__: fact for fact in (*facts, changes, iso, marked, output)}
+    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
+    made.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
     made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
     made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
-    made.filters |= {"duration": lasted, "fence": _fence, "line": partial(_line, escape=escape)}
+    made.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return made
 

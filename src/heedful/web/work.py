@@ -47,8 +47,7 @@ async def policies(visit: Visit) -> Document:
     for row, (kind, _), notation in zip(rows, chart["dots"][1:], ["", *chosen], strict=False):
         row |= {"notation": notation, "front": kind == "front"}
     made |= {"rows": rows, "chart": chart, "long": figures.LONG}
-    reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
-    return {**made, "reach": reached}
+    return {**made, "reach": await asyncio.to_thread(_reach, visit.query.get("reach", ""))}
 
 
 async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
