@@ -30,7 +30,7 @@ async function open(where, ignored = /^$/) {
   page.on("console", (one) => { if (one.type() === "error" && !ignored.test(one.text())) fail(`console: ${one.text()}`); });
   page.on("pageerror", (one) => fail(`error in a page: ${one}`));
   page.on("request", (one) => { if (!one.url().startsWith(origin)) fail(`a request elsewhere: ${one.url()}`); });
-  page.on("dialog", (one) => (one.type() === "confirm" ? one.accept() : (fail(`a script ran: ${one.message()}`), one.dismiss())));
+  page.on("dialog", (one) => { fail(`a script ran: ${one.message()}`); one.dismiss(); });
   return page;
 }
 
@@ -91,6 +91,10 @@ async function act(page, to, form, button = "button") {
   await go(page, to);
   await tabTo(page, `${form} input[name="why"]`);
   await page.keyboard.type("a reason");
+  if (await page.locator(`${form} input[type="checkbox"]`).count()) {
+    await tabTo(page, `${form} input[type="checkbox"]`);
+    await page.keyboard.press("Space");
+  }
   await tabTo(page, `${form} ${button}`);
   await Promise.all([page.waitForLoadState("load"), page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
   await page.waitForSelector(`[role="status"]`, { timeout: 5000 });
@@ -109,7 +113,7 @@ async function keys() {
   await page.keyboard.press("k");
   await Promise.all([page.waitForURL(/\/ui\/./), page.keyboard.press("Enter")]);
   await page.keyboard.press("h");
-  await page.waitForURL(/\/ui$/);
+  await page.waitForURL(/\/ui(\?|$)/);
   await go(page, "/ui/loops");
   await page.keyboard.press("/");
   await page.keyboard.type("incident");
@@ -161,6 +165,7 @@ async function live() {
   await watching.waitForTimeout(700);
   await go(acting, "/ui/loops/open-2");
   await acting.fill('form[action="/ui/do/cancel"] input[name="why"]', "enough");
+  await acting.check('form[action="/ui/do/cancel"] input[type="checkbox"]');
   const answered = acting.waitForResponse((one) => one.request().method() === "POST").then(() => performance.now());
   await acting.click('form[action="/ui/do/cancel"] button');
   await watching.waitForSelector("tbody .badge.stopped", { timeout: 5000 });

@@ -187,7 +187,9 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert "the loop is open" in browser.do("override", **lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
         assert browser.get("/loops/open.json").json()["state"] == "stopped"
-        assert browser.get("/loops/open.json").json()["lifted"] == []  # nothing lifts a cancellation
+        assert (
+            browser.get("/loops/open.json").json()["lifted"] == []
+        )  # nothing lifts a cancellation
         assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
         actions = {row["action"] for row in said(api.get("/v1/audit"))["items"]}
         assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
@@ -279,7 +281,11 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
-        one = browser.open(browser.api._all).get("/lessons.json?state=quarantined").json()["lessons"][0]
+        one = (
+            browser.open(browser.api._all)
+            .get("/lessons.json?state=quarantined")
+            .json()["lessons"][0]
+        )
         form = {"id": str(one["id"]), "why": "plainer", "edition": one["edition"]}
         assert "edit" in browser.do("amend", change="edit", text="No\r\nscript.", **form)
         page = browser.get(f"/lessons/{one['id']}.json").json()
@@ -371,7 +377,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
         names = ["tool:\u202efind", f"episode:{digest[:16]}"]
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
-        parents = {"derived_from": [first["id"]], "trust": "external"}
+        parents: Any = {"derived_from": [first["id"]], "trust": "external"}
         for name in names:
             text = f"text of {name[:4]}"
             api.run(memory.remember("E", text, lesson=text, source=name, **parents))
@@ -382,7 +388,9 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         would = browser.get(f"/quarantine/{entry}.json").json()["would"]
         assert {ATTACK, names[0]} <= {one["source"] for one in would}
         assert all(one["removed"]["examples"] for one in would)
-        (value,) = re.findall(r'name="source" value="(tool[^"]*)"', browser.get(f"/quarantine/{entry}").text)
+        (value,) = re.findall(
+            r'name="source" value="(tool[^"]*)"', browser.get(f"/quarantine/{entry}").text
+        )
         assert "1 example" in browser.do("revoke", source=value, why="poison")
         run = browser.get(f"/traces/{digest[:16]}.json").json()
         lesson = browser.get(f"/lessons/{run['learnt'][0]['id']}").text

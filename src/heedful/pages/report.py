@@ -44,7 +44,7 @@ BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half 
 READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
 WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
-SHORT = 600  # characters of an output that is compared word by word, in at most about 5 ms
+SHORT = 600  # characters of an output that is compared word by word, in less than 10 ms
 WORDS = 800  # words of a text that are compared; the rest counts as unchanged
 # ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
 Part = tuple[str, str, str]
@@ -212,11 +212,11 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (cost, counted, failures, happened, verdict, worked)
-    made.globals |= {fact.__name__: fact for fact in (*facts, changes, iso, marked, output)}
+    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
+    made.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
     made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
     made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
-    made.filters |= {"duration": lasted, "fence": _fence, "line": partial(_line, escape=escape)}
+    made.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return made
 

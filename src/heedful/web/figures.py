@@ -186,7 +186,9 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
 def _failed(attempt: str) -> list[str]:
     """Return the checks with an error in a stored attempt."""
     found = (json.loads(attempt).get("evaluation") or {}).get("findings", ())
-    return list(dict.fromkeys(one["check"] for one in found if one.get("level", "error") == "error"))
+    return list(
+        dict.fromkeys(one["check"] for one in found if one.get("level", "error") == "error")
+    )
 
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:

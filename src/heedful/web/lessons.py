@@ -37,8 +37,8 @@ async def lessons(visit: Visit) -> Document:
     visit.needs("read", "recall")
     read, before = visit.caller.read, visit.number("cursor") or LARGEST_INTEGER
     if only["text"]:
-        tags = {"tags": [only["tag"]]} if only["tag"] else {}
-        about = {"kind": only["kind"], "error_type": only["error_type"], **tags}
+        about: Any = {"kind": only["kind"], "error_type": only["error_type"]}
+        about["tags"] = [only["tag"]] if only["tag"] else ()
         query = visit.caller.memory.query
         found = await query(only["text"], SHOWN, waiting=False, **about)
         ids = list(dict.fromkeys(one.reflection for one in found))

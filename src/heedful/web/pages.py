@@ -46,9 +46,7 @@ async def queues(visit: Visit) -> list[Document]:
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
-    waiting, texts = [], 0
-    if visit.may("read"):
-        waiting, texts, _ = await read(figures.waiting, 5, 0, "", "")
+    waiting, texts, _ = await read(figures.waiting, 5 * visit.may("read"), 0, "", "")
     failing, stopping = await read(figures.failing), await read(figures.stopping)
     lifted = await read(figures.overrides)
     stopped = await read(figures.listed, 5, state="stopped")
@@ -59,7 +57,7 @@ async def home(visit: Visit) -> Document:
         "jobs": jobs,
         "reviews": reviews,
         "waiting": [asdict(one) for one in waiting],
-        "texts": texts,
+        "texts": texts * visit.may("read"),
         "unsolved": stopped[0],
         "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
         "overrides": lifted,
@@ -217,7 +215,9 @@ async def override(visit: Visit) -> str:
     body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
     verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
     stops = ", ".join(one["rule"] for one in verdict["stopped_by"])
-    end = f"is still stopped by {stops}" if stops else "is open; resume it in the program that ran it"
+    end = (
+        f"is still stopped by {stops}" if stops else "is open; resume it in the program that ran it"
+    )
     return f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {end}."
 
 

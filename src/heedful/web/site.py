@@ -157,7 +157,9 @@ class Visit:
     def needs(self, *names: str) -> None:
         """Raise Problem if the key of the visitor has none of these permissions."""
         if not self.may(*names):
-            raise Problem(403, "forbidden", f"the key may not see this: it needs {' or '.join(names)}")
+            raise Problem(
+                403, "forbidden", f"the key may not see this: it needs {' or '.join(names)}"
+            )
 
     @cached_property
     def page(self) -> str:
@@ -202,8 +204,10 @@ def page(address: str, template: str, title: str) -> Callable[[Any], Any]:
     `{id}` in the address is an argument of any text, `{n}` of digits.
     """
     kinds = {"n": "[0-9]{1,15}"}
-    parts = (rf"(?P<{one[1:-1]}>{kinds.get(one[1:-1], '.+')})" if one[:1] == "{" else one
-             for one in re.split(r"(\{\w+\})", address))
+    parts = (
+        rf"(?P<{one[1:-1]}>{kinds.get(one[1:-1], '.+')})" if one[:1] == "{" else one
+        for one in re.split(r"(\{\w+\})", address)
+    )
     pattern = re.compile("".join(parts))
 
     def decorate(make: Any) -> Any:
