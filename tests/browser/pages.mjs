@@ -150,10 +150,10 @@ async function keys() {
 async function linked() {
   const where = await context();
   const page = await where.newPage();
-  await page.route("http://chat.example/", (route) => route.fulfill({ body: `<a href="${origin}/ui/loops?state=open">look</a>`, contentType: "text/html" }));
+  await page.route("http://chat.example/", (route) => route.fulfill({ body: `<a href="${origin}/ui/loops?project=default&amp;state=open">look</a>`, contentType: "text/html" }));
   await page.goto("http://chat.example/");
   await page.click("a");
-  await page.waitForURL(`${origin}/ui/loops?state=open`);
+  await page.waitForURL(`${origin}/ui/loops?project=default&state=open`);
   await page.waitForSelector('h1:text("Loops")', { timeout: 5000 }).catch(() => fail("a link from elsewhere does not lead to its page"));
   await where.close();
 }
