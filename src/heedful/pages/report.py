@@ -46,8 +46,8 @@ WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
 SHORT = 600  # characters of an output that is compared word by word, in less than 10 ms
 WORDS = 800  # words of a text that are compared; the rest counts as unchanged
-# ("same", "gone", "new" or "place" in a long text, whether it is faulty, text)
-Part = tuple[str, bool, str]
+# ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
+Part = tuple[str, str, str]
 
 _WORD = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
@@ -163,30 +163,31 @@ def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequenc
     was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))
     if not 0 < len(lines) < LINES or max(len(was), len(now)) > SHORT:
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
-        return [(kinds.get(line[:1], "same"), False, f"{line}\n") for line in lines], note
-    spans = [one.details["span"] for one in attempt.checks if "span" in one.details]
+        return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
+    checks = (one for one in attempt.checks if "span" in one.details)
+    spans = [(*one.details["span"], f"{one.check_name}: {one.message}") for one in checks]
     return marked(was, now, spans if now == attempt.output else ()), note
 
 
-def marked(before: str, after: str, spans: Sequence[Sequence[int]] = ()) -> list[Part]:
+def marked(before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()) -> list[Part]:
     """Return the parts of two texts. They differ word by word.
 
-    `spans` are the first faulty character of `after`, and the first behind it.
+    `spans` are the first faulty character of `after`, the first behind it, and what is wrong.
 
-    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3)])
-    ([('gone', False, 'high'), ('new', False, 'P1')], [('same', False, 'a '), ('same', True, 'b')])
+    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
+    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late', 'b')])
     """
     old, new = (_WORD.findall(one)[:WORDS] for one in (before, after))
     changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     new.append(after[sum(map(len, new)) :])
-    ends = {end for span in spans for end in span}
+    ends = {end for span in spans for end in span[:2]}
     parts, at = list[Part](), 0
     for kind, a, b, c, d in [*changed, ("equal", 0, 0, len(new) - 1, len(new))]:
         if a < b and kind != "equal":
-            parts.append(("gone", False, "".join(old[a:b])))
+            parts.append(("gone", "", "".join(old[a:b])))
         stop = at + sum(map(len, new[c:d]))
         for low, high in pairwise(sorted({at, stop, *(end for end in ends if at < end < stop)})):
-            faulty = any(first <= low < behind for first, behind in spans)
+            faulty = "; ".join(why for first, behind, why in spans if first <= low < behind)
             parts.append(("same" if kind == "equal" else "new", faulty, after[low:high]))
         at = stop
     return parts

@@ -42,8 +42,7 @@ async def policies(visit: Visit) -> Document:
         rows = await _replayed(visit, chosen, limit)
     except HeedfulError as error:
         return {**made, "wrong": str(error), "reach": []}
-    marks = ["recorded", *map(str, range(1, len(rows)))]
-    chart = frontier(list(map(_point, rows)), marks=marks)
+    chart = frontier([*map(_point, rows)], marks=["recorded", *map(str, range(1, len(rows)))])
     for row, (kind, _), notation in zip(rows, chart["dots"][1:], ["", *chosen], strict=False):
         row |= {"notation": notation, "front": kind == "front"}
     made |= {"rows": rows, "chart": chart, "long": figures.LONG}
