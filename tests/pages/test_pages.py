@@ -279,6 +279,5 @@ def test_what_a_finding_names_is_marked_and_a_long_output_is_compared_by_line():
     tries = [attempt("failed", bad, output=text) for text in ("the ray", "the sun", LONG)]
     blank = stage_report("b", "open", attempt("failed", output="\n" * 50))
     page = html(Report("p", "r", (stage_report("a", "halted", *tries), blank)))
-    mark = '<mark title="cause: it was a disk">'
-    for part in (f"the {mark}ray<", f"the <del>ray</del><ins>{mark}sun", "<ins>+line 0\n<"):
+    for part in ('disk">ray</mark>', '</del><ins><mark title="cause: it', "<ins>+line 0\n<"):
         assert part in page

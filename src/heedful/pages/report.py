@@ -48,7 +48,6 @@ SHORT = 600  # characters of an output that is compared word by word, in less th
 WORDS = 800  # words of a text that are compared; the rest counts as unchanged
 # ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
 Part = tuple[str, str, str]
-Span = tuple[int, int, str]  # the first faulty character, the first behind it, what is wrong
 
 _WORD = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
@@ -165,21 +164,18 @@ def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequenc
     if not 0 < len(lines) < LINES or max(len(was), len(now)) > SHORT:
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
         return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
-    spans = [
-        (*one.details["span"][:2], f"{one.check_name}: {one.message}")
-        for one in attempt.checks
-        if "span" in one.details
-    ]
+    checks = (one for one in attempt.checks if "span" in one.details)
+    spans = [(*one.details["span"], f"{one.check_name}: {one.message}") for one in checks]
     return marked(was, now, spans if now == attempt.output else ()), note
 
 
-def marked(before: str, after: str, spans: Sequence[Span] = ()) -> list[Part]:
-    """Return the parts of two texts, with what is wrong. They differ word by word.
+def marked(before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()) -> list[Part]:
+    """Return the parts of two texts. They differ word by word.
 
-    >>> marked("high", "P1")
-    [('gone', '', 'high'), ('new', '', 'P1')]
-    >>> marked("a b", "a b", [(2, 3, "late")])
-    [('same', '', 'a '), ('same', 'late', 'b')]
+    `spans` are the first faulty character of `after`, the first behind it, and what is wrong.
+
+    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
+    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late', 'b')])
     """
     old, new = (_WORD.findall(one)[:WORDS] for one in (before, after))
     changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -191,8 +187,8 @@ def marked(before: str, after: str, spans: Sequence[Span] = ()) -> list[Part]:
             parts.append(("gone", "", "".join(old[a:b])))
         stop = at + sum(map(len, new[c:d]))
         for low, high in pairwise(sorted({at, stop, *(end for end in ends if at < end < stop)})):
-            wrong = "; ".join(why for first, behind, why in spans if first <= low < behind)
-            parts.append(("same" if kind == "equal" else "new", wrong, after[low:high]))
+            faulty = "; ".join(why for first, behind, why in spans if first <= low < behind)
+            parts.append(("same" if kind == "equal" else "new", faulty, after[low:high]))
         at = stop
     return parts
 

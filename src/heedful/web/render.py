@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from heedful.pages.report import Span, environment
+from heedful.pages.report import environment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,7 +27,7 @@ def _pages() -> Environment:
     # The data of the API leave out what has its default.
     made = environment(True).overlay(undefined=Undefined)
     made.filters |= {"ago": ago, "number": number, "percent": percent}
-    made.globals |= {"address": address, "spans": spans}
+    made.globals["address"] = address
     return made
 
 
@@ -68,13 +67,3 @@ def address(path: str, /, **query: Any) -> str:
     if place.endswith(".json"):  # of a name: without this, it would be the address of the data
         place = f"{place[:-5]}%2Ejson"
     return f"/ui{place}" + (f"?{urlencode(given)}" if given else "")
-
-
-def spans(attempt: Mapping[str, Any]) -> list[Span]:
-    """Return the faulty characters of an attempt that its findings name, with what is wrong."""
-    findings = (attempt.get("evaluation") or {}).get("findings", ())
-    return [
-        (one["span"][0], one["span"][1], f"{one['check']}: {one['message']}")
-        for one in findings
-        if one.get("span")
-    ]
