@@ -199,7 +199,7 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 
 
 def amend(
-    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: bool | str | None
+    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: Any
 ) -> Mapping[str, Any]:
     """Change a lesson, record a ruling for each change, and return the lesson.
 
@@ -212,18 +212,19 @@ def amend(
     if found["edition"] != edition:
         raise Changed("lesson", str(id), found["edition"])
     if (pinned := change.get("pinned")) is not None:
-        size.pin(db, scope, id, bool(pinned), by, why)
+        size.pin(db, scope, id, pinned, by, why)
     if (apart := change.get("apart")) is not None:
-        set_apart(db, scope, [found["signature"]], bool(apart), by, why)
+        set_apart(db, scope, [found["signature"]], apart, by, why)
     if change.get("retired"):
-        require(found["state"] in ("candidate", "verified"), "retired", True, "for a live lesson")
+        live = found["state"] in ("candidate", "verified")
+        require(live, "retired", True, f"left out: the lesson is {found['state']}")
         db.update("reflection", {**key_of(scope), "id": id}, {"state": "retired"})
         record = {"digest": size.words_digest(found["text"])}
         rule(db, scope, "retire", name_of(found), by, why, time.time(), record)
     if change.get("restored"):
         shown.restore(db, scope, id, by, why)
     if (text := change.get("text")) is not None:
-        size.edit(db, scope, id, str(text), by, why)
+        size.edit(db, scope, id, text, by, why)
     return one(db, scope, id)
 
 

@@ -132,12 +132,15 @@ where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signatu
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.
-select l.id, l.text, r.at from ruling r join reflection l
-  on l.tenant = r.tenant and l.project = r.project and l.kind || '/' || l.signature = r.subject
-where r.tenant = :tenant and r.project = :project and r.action = 'review' and l.state in ('candidate', 'verified')
-  and not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject
-                  and n.id > r.id and n.action in ('pin', 'unpin', 'edit', 'retire'))
-order by r.id desc limit :limit;
+select l.id, l.text, r.at from (
+  select r.subject, r.at from ruling r
+  where r.tenant = :tenant and r.project = :project and r.action = 'review'
+    and not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject
+                    and n.id > r.id and n.action in ('pin', 'unpin', 'edit', 'retire'))
+  order by r.id desc limit :limit
+) as r cross join reflection l
+where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject, 1, instr(r.subject, '/') - 1)
+  and l.signature = substr(r.subject, instr(r.subject, '/') + 1) and l.state in ('candidate', 'verified');
 
 -- name: versions_of
 -- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.
