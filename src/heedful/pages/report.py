@@ -157,7 +157,7 @@ def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequenc
     """Return the parts of the attempt's output, and a note on what is left out.
 
     A short output is compared with the output `before` word by word, and what the findings of the
-    checks name is marked with what is wrong. A long one is compared line by line, as in `output`.
+    checks name is faulty. A long one is compared line by line, as in `output`.
     """
     lines, note = output(before, attempt)
     was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))

@@ -181,8 +181,7 @@ def list_lessons(
     """Return lessons as plain data, newest first; texts of tools and documents are left empty.
 
     Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
-    `only` may have a `kind`, an `error_type`, a `tag` and a `state`; "" allows all lessons, and the
-    state "settled" all that do not wait in quarantine.
+    `only` may have a `kind`, `error_type`, `tag` and `state`: "" is any, "settled" none that waits.
     The `edition` of a lesson is a hash of its text, states and settings, but not of its counters.
     """
     values = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
