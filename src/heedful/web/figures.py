@@ -228,7 +228,12 @@ def told(briefing: Briefing) -> list[Plain]:
     alike = {str(one): one for one in briefing.choices}
     counts = Counter(map(str, briefing.choices))
     return [
-        {"outcome": one.outcome, "lesson": one.lesson, "n": counts[line], "said": line}
+        {
+            "outcome": one.outcome,
+            "lesson": one.lesson,
+            "n": counts[line],
+            "said": line[len(one.outcome) + 2 :],
+        }
         for line, one in alike.items()
     ]
 

@@ -31,7 +31,6 @@ SHOWN = 50
 LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
 POLICIES = 10
 RUNS = 20  # of a pipeline in a list
-QUIET = ("passed", "warning", "not_run", "open")  # stages that the list of runs does not name
 FAILED = 10  # the newest failures that are named
 TEXTS = 5_000  # the newest texts of memory, of which those without a vector are counted
 
@@ -145,7 +144,7 @@ async def pipelines(visit: Visit) -> Document:
     following = str(found[RUNS - 1]["n"]) if len(found) > RUNS else None
     for one in found[:RUNS]:
         report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, one["id"])
-        failed = [each.name for each in report.stages if each.status not in QUIET]
+        failed = [each.name for each in report.stages if each.status == "failed"]
         one |= {"state": report.status, "failed": failed}
     return {"runs": found[:RUNS], **cursor_links(visit, following)}
 
