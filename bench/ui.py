@@ -140,7 +140,7 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
         await client.get(f"/ui/open?token={site.sessions.invite()}")
         lesson = (await data("/lessons.json"))["lessons"][0]["id"]
         held = (await data("/quarantine.json"))["waiting"][0]["id"]
-        for path in (
+        for place in (
             "",
             "/loops",
             "/loops?text=nothing+like+it",
@@ -165,6 +165,7 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
             "/recall?text=pattern+12&kind=error",
             "/projects",
         ):
+            path = f"{place}{'&' if '?' in place else '?'}project=default"
             times = []
             for _ in range(TIMES + 2):
                 began = time.perf_counter()
@@ -172,7 +173,7 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
                 times.append((time.perf_counter() - began) * 1e3)
                 if answer.status_code != 200:
                     raise SystemExit(f"{path}: {answer.status_code} {answer.text[-400:]}")
-            name = re.sub(r"\d{2,}", "N", path) or "/"
+            name = re.sub(r"\d{2,}", "N", place) or "/"
             found.append(Figure(f"{engine} /ui{name}, p50", median(times[2:]), "ms"))
             high = quantiles(times[2:], n=20)[-1]
             found.append(Figure(f"{engine} /ui{name}, p95", high, "ms", MOST))

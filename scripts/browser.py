@@ -146,6 +146,9 @@ async def fill(url: str) -> None:
     for said in (rule, f"{rule}, then"):
         await memory.remember("RateLimit", said)
     await consolidate(memory, by="ops")
+    severities = next(one["id"] for one in await memory.top() if one["error_type"] == "severity")
+    words = "Answer with one of P0, P1, P2, P3, and with nothing else"
+    await memory.edit(severities, words, by="ann", why="agents gave a reason, too")
     caller = Caller(memory.store)
     await _loops(caller)
     await _traces(caller, memory)

@@ -243,20 +243,20 @@ def write(measured: Measured, out: Path, json: bool) -> None:
     """Print table or JSON; leave picture, report and result.json in the folder."""
     title = f"{measured.settings['model']}: {len(measured.ran.memory)} tasks, each once without "
     arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
-    pictures = None
+    picture = b""
     try:
-        pictures = [draw(arms, f"{title}and once with memory", dark=dark) for dark in (False, True)]
-        (out / PICTURE).write_bytes(pictures[0])
+        picture = draw(arms, f"{title}and once with memory")
+        (out / PICTURE).write_bytes(picture)
     except NoPictures as error:
         say(f"heedful: {error}")
-    (out / REPORT).write_text(page(measured, pictures), "utf-8")
+    (out / REPORT).write_text(page(measured), "utf-8")
     (out / RESULT).write_text(jsonlib.dumps(measured.plain(), indent=1) + "\n", "utf-8")
     if json:
         print_json(measured.plain())
         return
     print_summary(measured)
     show(f"\nreport   {out / REPORT}")
-    if pictures:
+    if picture:
         show(f"picture  {out / PICTURE}")
     show(f"figures  {out / RESULT}\n\nNext:")
     for what, line in measured.commands:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import Row
 from heedful.errors import UsageError
-from heedful.pages.report import visible
+from heedful.pages.report import axis, environment
 
 from .figures import (
     ALL,
     COLUMNS,
     MEMORY,
+    RUNS,
     SECOND,
     WITHOUT,
     Compared,
@@ -33,12 +33,9 @@ from .stories import HEADS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette keeps apart for every kind of colour vision: line and mark, and a colour
-# for light and for dark ground.
-LINES = {
-    MEMORY: ("-", "o", "#0072B2", "#56B4E9"),
-    WITHOUT: ("--", "s", "#D55E00", "#E69F00"),
-}
+# Okabe and Ito's palette keeps apart for every kind of colour vision.
+LINES = {MEMORY: ("-", "o", "#0072B2"), WITHOUT: ("--", "s", "#D55E00")}
+TOP = 1.11  # where the marks of tasks right at once stand, above the share of 1
 INCHES = (10.0, 4.6)
 LEAST_WINDOW = 8  # the curve averages over a quarter of all tasks, but over no fewer
 STORIES = {"corrected": "Corrected", "knew": "Right at once, from memory", "stopped": "Stopped"}
@@ -51,24 +48,19 @@ LESSON = {
 }
 
 
-def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
-    """Return the page; `pictures` are PNGs for light and dark ground, or None.
+def page(found: Measured) -> str:
+    """Return the page, with the look of the reports and pages of heedful.
 
     Every text that a model, a task or a check wrote is escaped; control characters are shown.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    from jinja2 import ChoiceLoader, FileSystemLoader
 
     half, whole, groups = found.pooled(SECOND), found.pooled(ALL), by_group(found)
     seconds = f"{found.ran.seconds:.0f} in this run"
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    return environment.get_template("report.html").render(
+    shared = environment(True)
+    loaders = [FileSystemLoader(Path(__file__).parent), shared.loader]
+    files = shared.overlay(loader=ChoiceLoader([one for one in loaders if one]))
+    return files.get_template("demo.html.j2").render(
         found=found,
         settings=found.settings,
         claim=_claim(half),
@@ -83,17 +75,19 @@ def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
                 ("tokens, all tasks", "{0.tokens:,}", whole),
             )
         ],
-        columns=[head if head != "arm" else "" for head in COLUMNS],
+        arms=RUNS,
+        columns=COLUMNS,
         pooled=_both_arms([(whole, half)]),
         groups=_both_arms(groups),
         sentences=list(sentences(found)),
-        pictures=[Markup(b64encode(one).decode()) for one in pictures or ()],
+        curves=curves({MEMORY: found.ran.memory, WITHOUT: found.ran.without}),
         gains=[
             (one.group or "tasks", points(one.gain), points(later.gain), f"{later.calls.value:.2f}")
             for one, later in groups
         ],
         stories=[(kind, title, HEADS[kind]) for kind, title in STORIES.items()],
-        lesson=LESSON,
+        lesson=list(LESSON),
+        lessons=[[one.get(key, "") for key in LESSON.values()] for one in found.lessons],
         facts={**found.settings, **found.machine, "seconds": seconds},
     )
 
@@ -116,11 +110,33 @@ def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
     return [wilson_interval(sum(some), len(some)) for some in recent]
 
 
+def curves(arms: Mapping[str, Sequence[Row]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return two drawings with titles: the share right at once, and the model calls so far."""
+    tasks = max((len(rows) for rows in arms.values()), default=0)
+    last = max(LEAST_WINDOW, tasks // 4)
+    shares, calls = list[dict[str, Any]](), list[dict[str, Any]]()
+    for level, (name, rows) in enumerate(arms.items()):
+        found = list(enumerate(rolling(rows, last), 1))
+        share = {"kind": RUNS[name], "points": [(n, one.value) for n, one in found], "end": ""}
+        share["band"] = [(n, one.low, one.high) for n, one in found]
+        share["marks"] = [(n, TOP - 0.06 * level) for n, row in enumerate(rows, 1) if row.at_once]
+        sums = list(enumerate([0, *accumulate(row.calls for row in rows)]))
+        shares.append(share)
+        calls.append({**share, "points": sums, "band": (), "marks": (), "end": str(sums[-1][1])})
+    x, levels = axis("task number", [0, max(1, tasks)]), range(0, 101, 20)
+    y = {"label": f"right at once, of the last {last} tasks", "low": 0.0, "high": TOP + 0.04}
+    y["ticks"] = [(n / 100, f"{n} %") for n in levels]
+    most = [point[1] for one in calls for point in one["points"]]
+    spent = {"x": x, "y": axis("model calls so far", [0, 1, *most]), "lines": calls}
+    about = "Band: 95 % interval; marks on top: every task right at once"
+    return [(about, {"x": x, "y": y, "lines": shares}), ("Model calls, retries included", spent)]
+
+
 class NoPictures(UsageError):
     """matplotlib is not installed."""
 
 
-def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:
+def draw(arms: Mapping[str, Sequence[Row]], title: str) -> bytes:
     """Draw the learning curve as PNG. Raises NoPictures if matplotlib is missing."""
     try:
         import matplotlib as mpl
@@ -128,59 +144,37 @@ def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -
     except ImportError as error:
         how = "pip install 'heedful[report]'; table and report do without it"
         raise NoPictures(f"the picture needs matplotlib: {how}") from error
-    ink, paper = ("#e6e6e6", "#16181d") if dark else ("#222222", "#ffffff")
-    keys = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    look: Any = {**dict.fromkeys(keys, ink), "axes.facecolor": paper, "font.size": 10.5}
-    with mpl.rc_context(look):
-        figure = Figure(figsize=INCHES, layout="constrained", facecolor=paper)
-        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-        _curve(left, arms, dark)
-        _calls(right, arms, dark)
-        figure.suptitle(title.replace("$", r"\$"), fontsize=13, color=ink)
-        names, labels = left.get_legend_handles_labels()
+    with mpl.rc_context({"font.size": 10.5}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        for place, (about, chart) in zip(
+            figure.subplots(1, 2, width_ratios=(3, 2)), curves(arms), strict=True
+        ):
+            _draw_curve(place, chart, list(arms))
+            place.set_title(about, fontsize=10.5)
+        figure.suptitle(title.replace("$", r"\$"), fontsize=13)
+        names, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(names, labels, loc="outside lower center", ncols=2, frameon=False)
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=160)
         return file.getvalue()
 
 
-def _curve(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
-    tasks = max((len(rows) for rows in arms.values()), default=0)
-    last = max(LEAST_WINDOW, tasks // 4)
-    for level, (name, rows) in enumerate(arms.items()):
-        line, mark, colour = LINES[name][0], LINES[name][1], LINES[name][2 + dark]
-        found, x = rolling(rows, last), range(1, len(rows) + 1)
-        lows, highs = [100 * one.low for one in found], [100 * one.high for one in found]
-        axes.fill_between(x, lows, highs, color=colour, alpha=0.16, linewidth=0)
-        values = [100 * one.value for one in found]
-        axes.plot(x, values, line, color=colour, linewidth=2.2, label=name)
-        right = [n for n, row in enumerate(rows, 1) if row.at_once]
-        height = 111 - 6 * level
-        if right:  # an empty line that is not clipped would push the margins out
-            marks = [height] * len(right)
-            axes.plot(right, marks, mark, color=colour, markersize=3.2, clip_on=False)
-    axes.set(xlim=(1, max(2, tasks)), ylim=(-3, 115), xlabel="task number")
-    axes.set_yticks(range(0, 101, 20), [f"{n} %" for n in range(0, 101, 20)])
-    axes.set_ylabel(f"right at once, of the last {last} tasks")
-    axes.set_title("Band: 95 % interval; marks on top: every task right at once", fontsize=10.5)
-    _finish(axes)
-
-
-def _calls(axes: Axes, arms: Mapping[str, Sequence[Row]], dark: bool) -> None:
-    for name, rows in arms.items():
-        line, colour = LINES[name][0], LINES[name][2 + dark]
-        sums = [0, *accumulate(row.calls for row in rows)]
-        axes.plot(range(len(sums)), sums, line, color=colour, linewidth=2.2, label=name)
-        end, at = (len(sums) - 1, sums[-1]), (5, -4)
-        axes.annotate(str(sums[-1]), end, at, textcoords="offset points", color=colour)
-    axes.set(xlabel="task number", ylabel="model calls so far")
-    axes.set_title("Model calls, retries included", fontsize=10.5)
-    tasks = max((len(rows) for rows in arms.values()), default=0)
-    axes.set_xlim(0, max(1, 1.14 * tasks))
-    axes.set_ylim(bottom=0)
-    _finish(axes)
-
-
-def _finish(axes: Axes) -> None:
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+def _draw_curve(place: Axes, chart: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Draw the lines of one of the `curves`, with their bands, marks and texts."""
+    for one, name in zip(chart["lines"], names, strict=True):
+        line, mark, color = LINES[name]
+        place.plot(*zip(*one["points"], strict=True), line, color=color, linewidth=2.2, label=name)
+        if one["band"]:
+            at, lows, highs = zip(*one["band"], strict=True)
+            place.fill_between(at, lows, highs, color=color, alpha=0.16, linewidth=0)
+        if one["marks"]:
+            place.plot(*zip(*one["marks"], strict=True), mark, color=color, markersize=3.2)
+        end, apart = one["points"][-1], (5, -4)
+        place.annotate(one["end"], end, apart, textcoords="offset points", color=color)
+    x, y = chart["x"], chart["y"]
+    place.set(xlim=(x["low"], x["high"]), ylim=(y["low"], y["high"]))
+    place.set(xlabel=x["label"], ylabel=y["label"])
+    place.set_xticks(*zip(*x["ticks"], strict=True))
+    place.set_yticks(*zip(*y["ticks"], strict=True))
+    place.grid(alpha=0.25, linewidth=0.6)
+    place.spines[["top", "right"]].set_visible(False)

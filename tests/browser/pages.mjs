@@ -30,7 +30,7 @@ async function open(where, ignored = /^$/) {
   page.on("console", (one) => { if (one.type() === "error" && !ignored.test(one.text())) fail(`console: ${one.text()}`); });
   page.on("pageerror", (one) => fail(`error in a page: ${one}`));
   page.on("request", (one) => { if (!one.url().startsWith(origin)) fail(`a request elsewhere: ${one.url()}`); });
-  page.on("dialog", (one) => (one.type() === "confirm" ? one.accept() : (fail(`a script ran: ${one.message()}`), one.dismiss())));
+  page.on("dialog", (one) => { fail(`a script ran: ${one.message()}`); one.dismiss(); });
   return page;
 }
 
@@ -91,6 +91,10 @@ async function act(page, to, form, button = "button") {
   await go(page, to);
   await tabTo(page, `${form} input[name="why"]`);
   await page.keyboard.type("a reason");
+  if (await page.locator(`${form} input[type="checkbox"]`).count()) {
+    await tabTo(page, `${form} input[type="checkbox"]`);
+    await page.keyboard.press("Space");
+  }
   await tabTo(page, `${form} ${button}`);
   await Promise.all([page.waitForLoadState("load"), page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
   await page.waitForSelector(`[role="status"]`, { timeout: 5000 });
@@ -109,7 +113,7 @@ async function keys() {
   await page.keyboard.press("k");
   await Promise.all([page.waitForURL(/\/ui\/./), page.keyboard.press("Enter")]);
   await page.keyboard.press("h");
-  await page.waitForURL(/\/ui$/);
+  await page.waitForURL(/\/ui(\?|$)/);
   await go(page, "/ui/loops");
   await page.keyboard.press("/");
   await page.keyboard.type("incident");
@@ -127,10 +131,30 @@ async function keys() {
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
+  await go(page, `/ui/lessons/${lesson}`);
+  await tabTo(page, 'textarea[name="text"]');
+  await page.keyboard.type("In plain words: ");
+  await tabTo(page, 'form:has(textarea) input[name="why"]');
+  await page.keyboard.type("plainer");
+  await tabTo(page, 'button[value="edit"]');
+  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
+  await page.waitForSelector("#v1");
   await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
   await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
   await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
   await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]');
+  await where.close();
+}
+
+// A link in a mail or a chat leads to its page, although no cookie comes with the click.
+async function linked() {
+  const where = await context();
+  const page = await where.newPage();
+  await page.route("http://chat.example/", (route) => route.fulfill({ body: `<a href="${origin}/ui/loops?project=default&amp;state=open">look</a>`, contentType: "text/html" }));
+  await page.goto("http://chat.example/");
+  await page.click("a");
+  await page.waitForURL(`${origin}/ui/loops?project=default&state=open`);
+  await page.waitForSelector('h1:text("Loops")', { timeout: 5000 }).catch(() => fail("a link from elsewhere does not lead to its page"));
   await where.close();
 }
 
@@ -141,6 +165,7 @@ async function live() {
   await watching.waitForTimeout(700);
   await go(acting, "/ui/loops/open-2");
   await acting.fill('form[action="/ui/do/cancel"] input[name="why"]', "enough");
+  await acting.check('form[action="/ui/do/cancel"] input[type="checkbox"]');
   const answered = acting.waitForResponse((one) => one.request().method() === "POST").then(() => performance.now());
   await acting.click('form[action="/ui/do/cancel"] button');
   await watching.waitForSelector("tbody .badge.stopped", { timeout: 5000 });
@@ -215,6 +240,7 @@ async function pictures() {
   const where = await context({ viewport: { width: 1000, height: 720 }, deviceScaleFactor: 0.8, colorScheme: "light" });
   const page = await open(where);
   for (const [name, to] of Object.entries({ home: "/ui", loop: "/ui/loops/incident-summary", loops: "/ui/loops", lessons: "/ui/lessons",
+    lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/pipelines/")),
     trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
@@ -230,7 +256,7 @@ await page.goto(address, { waitUntil: "load" });
 cookies = await first.cookies();
 check(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict", "the cookie is not HttpOnly and SameSite=Strict");
 try {
-  if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await live(); await plain(); }
+  if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await linked(); await live(); await plain(); }
   else if (what === "hostile") await hostile();
   else await pictures();
 } catch (error) { fail(String(error.stack)); }

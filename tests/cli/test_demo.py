@@ -134,7 +134,7 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert page.count("&lt;script&gt;alert(1)") > 3
     for text in ("<b>no mark", "<script", "<img src=http", "<link", "<iframe"):
         assert text not in page
-    assert set(re.findall(r' (?:src|href)="([^"]{0,22})', page)) <= {"data:image/png;base64,"}
+    assert not re.findall(r' (?:src|href)="', page)
     assert "Content-Security-Policy" in page
     assert "What it has learnt" in page
     assert len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 18

@@ -91,6 +91,8 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
          "Next: heedful prune --by ann --unused-for 180d"),
         (f"{unused} --dry-run --json", 0, '"why": "not used for '),
         ("pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
+        ("lessons edit 1 'Colour first' --by ann", 0, "lesson 1 has new words"),
+        ("lessons --limit 9 --json", 0, "Colour first"),
         (unused, 0, "0 lessons removed"),
         ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed"),

@@ -25,7 +25,7 @@ def test_a_run_in_words(desk):
     assert total[:6] == ["tasks-1", "3", "0", "2", "7", "105"]
     assert "report reports/tasks-1.html\n\nNext: heedful why tasks-1/never\n" in done.out
     page = (desk.folder / "reports/tasks-1.html").read_text("utf-8")
-    for part in ("red: Say red", "stopped after 3 attempts", "&#39;never&#39; is", "+green"):
+    for part in ("red: Say red", "stopped after 3 attempts", "&#39;never&#39; is", "<ins>green"):
         assert part in page
     lines = done.err.splitlines()
     assert lines[0] == "run tasks-1: 3 tasks, model toy:answer, heedful.db"

@@ -187,6 +187,19 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, cod
         assert told in commands(tmp_path, monkeypatch)("serve", *port, *words, code=code)
 
 
+def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
+    run, file = commands(tmp_path, monkeypatch), tmp_path / "heedful.db"
+    assert "no database 'heedful.db'" in run("ui", code=3)
+    for harm, told in ((b"", "is empty, not a database"), (b"x" * 999, "or no database; restore")):
+        file.write_bytes(harm)
+        assert told in run("ui", "--no-browser", "--port", "0", code=4)
+    file.unlink()
+    run("key", "create", "--name", "ann")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        words = "ui", "--port", str(other.getsockname()[1])
+        assert "choose another --port (" in run(*words, code=2)
+
+
 LENGTH = b"Content-Length: 2\r\n"
 FRAMED = b"PUT /v1/loops/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 

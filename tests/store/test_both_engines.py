@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import NotFound
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import episodes, lessons, patterns
+from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
@@ -95,6 +95,45 @@ async def test_the_trust_of_a_source_is_kept(store):
     stated = "tool", "model", "ada", ""
     assert await store.write(SCOPE, lessons.state_trust, *stated, {}) == []
     assert await store.read(SCOPE, lessons.statements) == {"tool": "model"}
+
+
+async def test_new_words_are_a_version_of_their_own(store):
+    memory = Memory(store, SCOPE)
+    new, learnt = "New words on parcels", ["E", "it is late"]
+    old: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
+    id = (await memory.remember(*learnt, **old)).id
+    counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
+    await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
+    assert await memory.edit(id, new, by="ann", why="plainer") == 0
+    now = await store.read(SCOPE, patterns.one, id)
+    assert (now["text"], now["trust"], now["state"]) == (new, "operator", "candidate")
+    assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 1)
+    assert now["judged_from"] >= now["last_seen"]
+    for query in ("Old words on parcels", new):
+        assert [one.lesson for one in await memory.recall(query)] == [new]
+    (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
+    assert (ruling["action"], ruling["record"]["source"]) == ("edit", "page")
+    for wrong, by in ((" ", "ann"), ("x" * 4_001, "ann"), (new, "ann"), ("No actor.", " ")):
+        with pytest.raises(InvalidInput):
+            await memory.edit(id, wrong, by=by)
+    await memory.remember(*learnt, **old)  # the old words do not come back
+    await memory.quarantine.revoke("page", by="ann")
+    assert (await store.read(SCOPE, patterns.one, id))["text"] == new
+
+
+async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
+    memory = Memory(store, SCOPE)
+    said: Any = {"lesson": "Run the installer", "trust": "external", "source": "page"}
+    id = (await memory.remember("E", "it is late", **said)).id
+    for end in ("reject", "release"):
+        entry = await memory.edit(id, f"Wait two seconds, {end}", by="ann")
+        assert [one.id for one in await memory.quarantine.waiting()] == [entry]
+        await getattr(memory.quarantine, end)([entry], by="ann")
+        waiting = [one.lesson for one in await memory.quarantine.waiting()]
+        assert waiting == (["Run the installer"] if end == "reject" else [])
+    await memory.quarantine.revoke("page", by="ann")
+    (one,) = await memory.recall("Wait two seconds")
+    assert (one.lesson, one.trust) == ("Wait two seconds, release", "operator")
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):

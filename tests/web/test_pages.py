@@ -7,16 +7,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Pipeline
+from heedful import Memory, Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from heedful.store import keys
+from heedful.store.episodes import record_failure
 from heedful.web import add_pages
 from heedful.web.figures import Share
 from heedful.web.site import IDLE, PAGES, Sessions
@@ -26,6 +28,8 @@ from tests.service.support import Api, said
 HERE = "http://localhost"
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 LISTS = ("loops", "lessons", "quarantine", "proof", "policies", "dreams", "pipelines", "traces")
+FOREIGN = r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>|(?:src|href)="(?!/ui|#|\?)"""
+SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
 
 
@@ -46,7 +50,9 @@ class Browser:
         return self
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return self.api.run(self.client.get(f"/ui{path}", **options))
+        page = self.api.run(self.client.get(f"/ui{path}", **options))
+        there = page.headers.get("location", "")  # the same page, with its project
+        return self.api.run(self.client.get(there)) if "project=" in there else page
 
     def post(self, path: str, origin: str = HERE, host: str = "localhost", **form: str) -> Any:
         headers = {"origin": origin, "host": host} if origin else {"host": host}
@@ -103,26 +109,17 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         loops = [one["id"] for one in browser.get("/loops.json").json()["loops"]]
         assert loops == ["open", "stopped", "a/b"]
         whole = (f"quarantine/{held}", f"lessons/{lesson}", f"traces/{run}", "loops/a/b")
-        asked = tuple(
-            f"recall?kind={kind}&text=no+severity" for kind in ("task", "error", "action")
-        )
-        for path in (
-            *EVERY,
-            *whole,
-            *asked,
-            "loops?check=severity&days=3",
-            "policies?reach=default",
-        ):
+        asked = [f"recall?kind={kind}&text=no+severity" for kind in ("task", "error", "action")]
+        asked += ["loops?check=severity&days=3", "policies?reach=default"]
+        for path in (*EVERY, *whole, *asked):
             page = browser.get(f"/{path}")
             assert page.status_code == 200, path
-            assert not re.search(
-                r"<script(?! src=\"/ui/static/ui.js\")|<img|onerror=[^&]*>", page.text
-            )
-            assert page.headers["content-security-policy"].startswith(
-                "default-src 'none'; script-src"
-            )
-            assert not re.search(r'(?:src|href)="(?!/ui|#|\?)', page.text)
+            assert not re.search(FOREIGN, page.text)
+            policy = page.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src")
             assert page.headers["referrer-policy"] == "same-origin"  # else forms have no Origin
+            for link in re.findall(r'href="(/ui[^"]*)"', page.text):
+                assert link.startswith("/ui/static/") or link.count("?project=main") == 1, link
             head, _, query = path.partition("?")
             assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
         shown = browser.get("/loops/a/b").text
@@ -181,17 +178,15 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert browser.get(f"/lessons/{one['id']}.json").json()["lesson"]["pinned"]
         stale = browser.post("/do/amend", token=browser.token, change="unpin", **change)
         assert stale.status_code == 412
-        rule = browser.get("/loops/stopped.json").json()["stopped_by"][0]
-        assert "go on" in browser.do(
-            "override", id="stopped", rule=rule, why="close", decisions="1"
-        )
+        rule = browser.get("/loops/stopped.json").json()["lifted"][0]
+        lift = {"id": "stopped", "rule": rule, "why": "close", "decisions": "1"}
+        assert "the loop is open" in browser.do("override", **lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
-        assert browser.get("/loops/open.json").json()["state"] == "stopped"
+        ended = browser.get("/loops/open.json").json()
+        assert (ended["state"], ended["lifted"]) == ("stopped", [])  # nothing lifts a cancellation
         assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
-        actions = [row["action"] for row in said(api.get("/v1/audit"))["items"]]
-        assert {"quarantine.release", "reflection.edit", "loop.cancel", "quarantine.revoke"} <= {
-            *actions
-        }
+        actions = {row["action"] for row in said(api.get("/v1/audit"))["items"]}
+        assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
         assert browser.post("/do/nothing", token=browser.token).status_code == 404
         assert browser.post("/do/rollback", token=browser.token, id="x").status_code == 422
 
@@ -213,7 +208,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         browser.open(key)
         api.run(api.setup.store.write(Scope("acme"), keys.revoke, revoked, "ops"))
         browser.site._callers._known.clear()  # a key is known for a second
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
         assert browser.post("/do/cancel", id="open", token=token).status_code == 401
     with browsing(tmp_path, read_only=True) as browser:
         browser.open()
@@ -224,7 +219,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
 def test_forged_requests_are_refused(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
         assert browser.get("/loops.json").status_code == 401
         assert browser.post("/sign-in", key="heedful_no_such").status_code == 401
         browser.open()
@@ -246,16 +241,64 @@ def test_forged_requests_are_refused(tmp_path):
             assert done.headers["location"] == "/ui"
         used = browser.site.sessions.invite()
         assert browser.get(f"/open?token={used}").status_code == 303
-        assert browser.get(f"/open?token={used}").headers["location"] == "/ui/sign-in"
+        assert browser.get(f"/open?token={used}").headers["location"] == "/ui"  # loaded again
+        beside = {"origin": f"{HERE}:81", "host": "localhost:81"}  # cookies are for all ports
+        other = browser.post("/sign-in", key=browser.api._all, **beside)
+        assert other.headers["set-cookie"].startswith("heedful_ui_81=")
         assert browser.post("/sign-out", token=browser.token).status_code == 303
-        assert browser.get("/loops").headers["location"] == "/ui/sign-in"
+        assert browser.get("/loops").headers["location"] == SIGN_IN
+        assert "run heedful ui again" in browser.get(f"/open?token={used}").text
+        # No cookie comes with a click on a link in a mail: the browser asks again from here.
+        mail = browser.get("/loops", headers={"sec-fetch-site": "cross-site"})
+        assert (mail.status_code, mail.headers["refresh"]) == (200, "0")
+        for wish, page in (("/ui/loops?state=open",) * 2, ("//evil.example", "/ui")):
+            entered = browser.post("/sign-in", key=browser.api._all, next=wish)
+            assert entered.headers["location"] == page
+
+
+def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
+    names = "report.json,a/b.json,a//b,/a,a/,q?x=1#f,50% done,x%2Fy,grün 日,'\"<b>".split(",")
+    with browsing(tmp_path) as browser:
+        for name in names:
+            said(browser.api.put(f"/v1/loops/{quote(name, safe='')}", json={"task": "x"}), 201)
+        browser.open(browser.api._all)
+        links = re.findall(r'<td><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text)
+        found = [(browser.get(f"{one}.json").json()["name"], browser.get(one)) for one in links]
+        assert {name for name, _ in found} == set(names)
+        for name, page in found:
+            assert (page.status_code, page.headers["content-type"][:9]) == (200, "text/html")
+            back = re.search(r'name="back" value="/ui([^"?]*)', page.text)
+            assert browser.get(f"{back[1] if back else ''}.json").json()["name"] == name
+            assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
+
+
+def test_an_operator_gives_a_lesson_new_words(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        held = "/lessons.json?state=quarantined"
+        one = browser.open(browser.api._all).get(held).json()["lessons"][0]
+        form = {"id": str(one["id"]), "why": "plainer", "edition": one["edition"]}
+        assert "edit" in browser.do("amend", change="edit", text="No\r\nscript.", **form)
+        page = browser.get(f"/lessons/{one['id']}.json").json()
+        assert [was["text"] for was in page["versions"]] == [""]  # a tool's words are withheld
+        assert "read them as data" in browser.get(f"/lessons/{one['id']}").text
+        (entry,) = browser.get("/quarantine.json").json()["waiting"]
+        assert entry["lesson"] == "No\nscript."
+        browser.do("release", id=str(entry["id"]), why="mine")
+        form["edition"] = browser.get("/lessons.json").json()["lessons"][0]["edition"]
+        long = {**form, "change": "edit", "text": 5_000 * "x", "token": browser.token}
+        assert browser.post("/do/amend", **long).status_code == 422
+        browser.do("amend", change="retire", **form)
+        assert "Restore" in browser.get(f"/lessons/{one['id']}").text
 
 
 def test_a_session_ends_when_it_is_idle():
     sessions = Sessions()
     cookie, session = sessions.begin("")
     assert sessions.find(cookie) is session
-    session.used -= IDLE + 1
+    session.used -= IDLE - 9
+    assert sessions.find(cookie, person=False) is session  # a live page keeps no session alive
+    session.used -= 10
     assert sessions.find(cookie) is None
     assert sessions.find("") is None
 
@@ -268,9 +311,8 @@ def test_a_page_hears_of_changes(tmp_path):
             from heedful.web.site import Visit
 
             caller = replace(await browser.site._callers.identified(f"Bearer {browser.api._all}"))
-            visit = Visit(
-                browser.api.app, caller, browser.site.sessions.begin("")[1], "/events", {}
-            )
+            session = browser.site.sessions.begin("")[1]
+            visit = Visit(browser.api.app, caller, session, "/events", {})
             changes = browser.site._changes(visit)
             assert "retry" in await anext(changes)
             begun = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
@@ -298,19 +340,71 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         browser.open(api._all)
         differ = browser.get("/policies/loops.json?second=orchestrator").json()
         assert (differ["loops"], [one["id"] for one in differ["rows"]]) == (3, ["stopped", "a/b"])
-        assert browser.get("/policies/loops?first=nothing").status_code == 422
+        assert "nothing" in browser.get("/policies/loops.json?first=nothing").json()["wrong"]
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
-        assert browser.get(f"/pipelines/{run}.json").json()["stages"][0]["name"] == "load"
+        assert browser.get(f"/pipelines/{run}.json").json()["report"]["stages"][0]["name"] == "load"
         assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
         assert browser.get("/projects.json").json()["projects"] == ["main"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
-        assert browser.get(f"/traces/{digest}.json").json()["events"][0]["tool"] == "sh"
+        shown = browser.get(f"/traces/{digest}.json").json()
+        assert (shown["events"][0]["tool"], shown["signals"][0]["event"]) == ("sh", 1)
+        api.run(api.setup.store.write(scope, record_failure, digest, "ModelUnavailable: away"))
+        for page in ("home", "health"):
+            assert "ModelUnavailable: away" in browser.get(f"/{page}").text
         assert "reflects on it next" in browser.do("reflect_now", digest=digest)
         assert browser.post("/do/reflect_now", token=browser.token, digest="x").status_code == 422
         form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
         assert browser.post("/do/cancel", **form).status_code == 403
+
+
+@pytest.mark.both
+def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        (first,) = browser.open(api._all).get("/quarantine.json").json()["waiting"]
+        digest = browser.get("/traces.json").json()["episodes"][0]["digest"][:16]
+        memory = Memory(api.setup.store, scope=Scope("acme", "main"))
+        parents: Any = {"derived_from": [first["id"]], "trust": "external"}
+        for name in (names := ["tool:\u202efind", f"episode:{digest}"]):
+            api.run(memory.remember("E", text := name[:4], lesson=text, source=name, **parents))
+        found = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
+        assert found["texts"] == 3
+        assert {ATTACK, *names} <= {one["source"] for one in found["sources"]}
+        page = browser.get(f"/quarantine/{found['waiting'][0]['id']}").text
+        values = re.findall(r'name="source" value="([^"]*)"', page)
+        assert {quote(names[0]), quote(ATTACK)} <= set(values)
+        assert "1 example" in browser.do("revoke", source=quote(names[0]), why="poison")
+        (learnt,) = browser.get(f"/traces/{digest}.json").json()["learnt"]
+        assert f"/traces/{digest}?" in browser.get(f"/lessons/{learnt['id']}").text
+        newest = browser.get("/quarantine.json").json()["waiting"][0]["id"]
+        following = browser.get(f"/quarantine/{newest}.json").json()["following"]
+        assert following.startswith(f"/ui/quarantine/{first['id']}?")
+
+
+@pytest.mark.both
+def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
+        home = browser.open(api._all).get("/home.json").json()
+        assert home["today"] == {"loops": 3, "ended": 2, "stopped": 1}
+        shown = browser.get("/loops.json?days=1").json()["loops"]
+        assert [one["failed"] for one in shown] == [["severity"], ["severity"], []]
+        for kind, id in (("stopped", "stopped"), ("passed", "a/b")):
+            rows = browser.get(f"/policies/loops.json?second=orchestrator&state={kind}").json()
+            assert [one["id"] for one in rows["rows"]] == [id]
+        assert browser.get("/traces.json").json()["episodes"][0]["failed"] == "1 sh"
+        for query in ("", "?text=PageError"):
+            listed = browser.get(f"/lessons.json{query}").json()["lessons"]
+            assert "quarantined" not in {one["state"] for one in listed}
+        said(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
+        said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
+        (choice,) = said(api.get("/v1/loops/told"))["briefing"]["choices"]
+        assert f"/ui/lessons/{choice['lesson']}?" in browser.get("/loops/told").text
 
 
 def test_rare_pages_and_refusals(tmp_path):
@@ -322,26 +416,27 @@ def test_rare_pages_and_refusals(tmp_path):
         said(api.put("/v1/loops/ruled", json={"task": "x", "policy": policy}), 201)
         body = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
         said(api.put("/v1/loops/ruled/attempts/1", json=body))
-        near = {
-            one["rule"]: one["of"] for one in browser.get("/loops/ruled.json").json()["readings"]
-        }
+        readings = browser.get("/loops/ruled.json").json()["readings"]
+        near = {one["rule"]: one["of"] for one in readings}
         assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
         said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         assert browser.get("/proof").status_code == 200
         changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
         assert browser.get("/home.json").json()["by"] == "day"
-        assert browser.get("/lessons.json?text=severity").json()["found"]
-        assert "nothing" in browser.get("/policies.json?policy=nothing").json()["wrong"]
-        for status, path in (
-            (404, "traces/nothing"),
-            (404, "lessons/999"),
+        assert browser.get("/lessons.json?text=severity").json()["lessons"]
+        for query, words in (("policy=nothing", "nothing"), ("limit=0", "limit is '0'")):
+            assert words in browser.get(f"/policies.json?{query}").json()["wrong"]
+        for status, paths in (
+            (404, "traces/nothing lessons/999 lessons/abc"),
+            (422, "loops?cursor=-1 dreams?cursor=x recall?kind=x"),
             (200, "loops/?text=zzz"),
         ):
-            assert browser.get(f"/{path}").status_code == status, path
+            assert {browser.get(f"/{path}").status_code for path in paths.split()} == {status}
         held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
         assert "rejected" in browser.do("reject", id=held, why="poison")
         for status, name, form in (
             (422, "amend", {"change": "burn"}),
+            (422, "override", {"id": "stopped", "rule": "attempts", "decisions": "x"}),
             (404, "rollback", {"id": "7"}),
             (404, "cancel", {"id": "nothing"}),
         ):
@@ -352,3 +447,7 @@ def test_rare_pages_and_refusals(tmp_path):
         assert browser.get("/events").status_code == 503
         browser.open(api.key("write"))
         assert browser.get("/recall?text=x").status_code == 403
+        browser.open(api.key("recall", "write"))
+        refused = browser.get("/quarantine").text  # with the menu of this key
+        assert ("Sign out" in refused, ">Quarantine<" in refused) == (True, False)
+        assert api.get("/").headers["location"] == "/ui"

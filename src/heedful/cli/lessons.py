@@ -13,10 +13,10 @@ from heapq import merge
 from itertools import chain, islice
 from typing import IO, Annotated, Any
 
-from typer import Argument, Option, Typer
+from typer import Argument, Context, Option, Typer
 
 from heedful.cli import output, settings
-from heedful.cli.app import group
+from heedful.cli.app import PLAIN, Group, group
 from heedful.cli.output import answer, columns, counted, following, say
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, ask_all
 from heedful.errors import UsageError
@@ -41,12 +41,35 @@ REMOVED = columns(
 )
 
 
-def lessons(limit: Limit = 50) -> int:
+lessons: Typer = Typer(cls=Group, add_completion=False, **PLAIN)
+
+
+@lessons.callback(invoke_without_command=True)
+def list_lessons(context: Context, limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
+    if context.invoked_subcommand is not None:
+        return 0
     found = ask(lambda memory: memory.top(limit))
     then = "" if all(one["text"] for one in found) else following("quarantine", "list")
     text = output.page("lessons", found=found) if found else f"no lesson in {settings.where()}"
     return answer({"lessons": found}, text, then)
+
+
+@lessons.command("edit")
+def edit_lesson(
+    lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
+    text: Annotated[str, Argument(help="The new words.")],
+    by: By,
+    why: Why = "",
+) -> int:
+    """Give a lesson new words, for which nothing is measured yet; the old ones stay as a version.
+
+    A lesson in quarantine waits on, with the new words, until it is released.
+    """
+    entry = ask(lambda memory: memory.edit(lesson, text, by=by, why=why))
+    words = f"lesson {lesson} has new words{', which wait in quarantine' if entry else ''}"
+    then = ("quarantine", "release", entry, "--by", by) if entry else ("lessons",)
+    return answer({"lesson": lesson, "entry": entry, "by": by, "why": why}, words, following(*then))
 
 
 def seen(

@@ -99,7 +99,8 @@ async def _show_pages(values: config.Settings, read_only: bool, browser: bool) -
     from heedful.web import add_pages
 
     async with config.stored(values) as store:
-        with bound("127.0.0.1", values.port) as listener:
+        await store.read(Scope(), keys.any_key)  # the file is a database, and can be read
+        with bound("127.0.0.1", values.port, "another --port (it may be heedful ui)") as listener:
             setup = setup_of(values, store)
             async with working(values.model_copy(update={"workers": 0}), setup) as work:
                 app = application(replace(setup, work=work))

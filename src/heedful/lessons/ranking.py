@@ -258,7 +258,8 @@ def choose_for_loop(
 def _bar(match: Match) -> str:
     """Return why no prompt may have a lesson about a similar task; "" if a prompt may."""
     # The error of a correction by a user is its own text.
-    if match.kind == "reflection" and signature("", match.lesson).digest != match.signature:
+    own = match.meta.get("correction") or signature("", match.lesson).digest == match.signature
+    if match.kind == "reflection" and not own:
         return "for no prompt: it says what went wrong elsewhere; `before` and `seen` tell it"
     rule = match.kind == "check" and not match.example.accepted
     return "told only to loops of its memory key" if rule else ""

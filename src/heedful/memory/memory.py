@@ -442,6 +442,18 @@ class Memory(Transfers):
         check_integer("id", id, 0)
         await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
 
+    async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
+        """Give a lesson new words with the trust of an operator; the old ones stay as a version.
+
+        What was measured for the old words does not count for the new ones. A lesson in quarantine
+        waits on, with the new words: returns their id there, or else 0. The edit is recorded.
+        Raises NotFound, InvalidInput (also for a superseded lesson, and for the same words).
+        """
+        check_integer("id", id, 0)
+        records.check_texts(text=text)
+        vector = await self._embed(text[: records.LONGEST])
+        return await self.store.write(self.scope, lesson_store.edit, id, text, by, why, *vector)
+
     async def prune(
         self,
         *,

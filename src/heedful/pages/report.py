@@ -1,8 +1,8 @@
 """The report of a run as Markdown, as one HTML page, and as files that are never half written.
 
-The HTML page has no script and loads nothing. Texts of a run are data on every page: secrets are
-redacted, hidden characters are shown, markup is escaped, and long texts are cut with a count.
-Policies are drawn with their Pareto front as an SVG file that loads nothing.
+The HTML page has the look of the pages of `web/`, but no script, and loads nothing. Texts of a run
+are data on every page: secrets are redacted, hidden characters are shown, markup is escaped, and
+long texts are cut with a count. Policies are drawn with their Pareto front as an SVG file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from functools import cache, partial
+from itertools import count, pairwise
 from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
 from heedful.loop.record import clean
@@ -31,8 +31,10 @@ from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, i
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+STYLE = Path(__file__).parent / "templates/ui/ui.css"  # the look of every page
 _SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}  # of a check
-SIGNS: Mapping[str, str] = _SIGNS | {"degraded": "!", "halted": "✗", "open": "…", "not_run": "–"}
+_ENDS = {"degraded": "!", "halted": "✗", "stopped": "■", "open": "…", "not_run": "–"}
+SIGNS: Mapping[str, str] = _SIGNS | _ENDS
 HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
 CHECKS = 20  # checks of an attempt on a page
 LINES = 40  # lines of its output
@@ -42,7 +44,12 @@ BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half 
 READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
 WIDE = 200  # characters from which a line is split into sentences
 CUT = 400  # characters after which a line or text is cut
+SHORT = 600  # characters of an output that is compared word by word, in less than 10 ms
+WORDS = 800  # words of a text that are compared; the rest counts as unchanged
+# ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
+Part = tuple[str, str, str]
 
+_WORD = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # Characters that are markup in Markdown, or that make a text an address or a mention.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
@@ -146,6 +153,46 @@ def _read(text: str) -> tuple[list[str], int]:
     return lines[:READ_LINES], rest + len("\n".join(lines[READ_LINES:]))
 
 
+def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[Part], str]:
+    """Return the parts of the attempt's output, and a note on what is left out.
+
+    A short output is compared with the output `before` word by word, and what the findings of the
+    checks name is faulty. A long one is compared line by line, as in `output`.
+    """
+    lines, note = output(before, attempt)
+    was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))
+    if not 0 < len(lines) < LINES or max(len(was), len(now)) > SHORT:
+        kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
+        return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
+    checks = (one for one in attempt.checks if "span" in one.details)
+    spans = [(*one.details["span"], f"{one.check_name}: {one.message}") for one in checks]
+    return marked(was, now, spans if now == attempt.output else ()), note
+
+
+def marked(before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()) -> list[Part]:
+    """Return the parts of two texts. They differ word by word.
+
+    `spans` are the first faulty character of `after`, the first behind it, and what is wrong.
+
+    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
+    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late', 'b')])
+    """
+    old, new = (_WORD.findall(one)[:WORDS] for one in (before, after))
+    changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    new.append(after[sum(map(len, new)) :])
+    ends = {end for span in spans for end in span[:2]}
+    parts, at = list[Part](), 0
+    for kind, a, b, c, d in [*changed, ("equal", 0, 0, len(new) - 1, len(new))]:
+        if a < b and kind != "equal":
+            parts.append(("gone", "", "".join(old[a:b])))
+        stop = at + sum(map(len, new[c:d]))
+        for low, high in pairwise(sorted({at, stop, *(end for end in ends if at < end < stop)})):
+            faulty = "; ".join(why for first, behind, why in spans if first <= low < behind)
+            parts.append(("same" if kind == "equal" else "new", faulty, after[low:high]))
+        at = stop
+    return parts
+
+
 @cache
 def environment(escape: bool) -> Environment:
     """Return the environment of all templates; `escape` also escapes names in Markdown."""
@@ -161,12 +208,11 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (cost, counted, details, failures, happened, verdict, worked)
-    made.globals |= {fact.__name__: fact for fact in (*facts, output)}
+    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
+    made.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
     made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
-    made.filters |= {"clean": clean, "cut": cut, "fence": _fence, "iso": iso}
-    made.filters["line"] = partial(_line, escape=escape)
-    made.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
+    made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
+    made.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return made
 
@@ -285,10 +331,11 @@ def worked(of: Report | StageReport) -> float:
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def details(check: CheckResult) -> list[tuple[str, str]]:
-    """Return the details of a check as text. Values of other types are written as JSON."""
-    plain = partial(json.dumps, ensure_ascii=False)
-    return [(key, it if isinstance(it, str) else plain(it)) for key, it in check.details.items()]
+def text(value: Any) -> str:
+    """Return a value as text: a text as it is, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None)
 
 
 NAME = 60  # characters of a name in a drawing
@@ -305,8 +352,7 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
     return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
 
     name: str
@@ -330,18 +376,26 @@ def front(points: Iterable[Point]) -> list[Point]:
     return best
 
 
-def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
-    """Draw the cost and the quality of policies. `others` are small dots without a name."""
-    line = [(one.cost, one.solved) for one in front([*named, *others])]
+def frontier(
+    named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return what draws policies. At its place, a named point has its mark, or its number."""
+    line, labels = front([*named, *others]), defaultdict[tuple[float, float], list[str]](list)
     dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
-    key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    numbers: dict[tuple[float, float], list[str]] = defaultdict(list)  # one label for each place
-    for number, one in enumerate(named, 1):
-        kind = "front" if (one.cost, one.solved) in line else "named"
-        numbers[round(one.cost, 3), round(one.solved, 3)].append(str(number))
-        dots.append((kind, one))
-        key.append((kind, f"{number}  {cut(one.name, NAME)}"))
+    for mark, one in zip(marks or map(str, count(1)), named, strict=False):
+        best = any(one[1:] == each[1:] for each in line)
+        dots.append(("front" if best else "dot", one))
+        labels[round(one.cost, 3), round(one.solved, 3)].append(mark)
     x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
     y = axis("solved ÷ solvable", [one.solved for _, one in dots])
-    shown = {"x": x, "y": y, "dots": dots, "numbers": numbers, "line": line, "key": key}
-    return render("plot.svg.j2", title=title, **shown)
+    places = [(*place, ", ".join(those)) for place, those in sorted(labels.items())]
+    return {"x": x, "y": y, "dots": dots, "labels": places, "line": line}
+
+
+def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
+    """Draw the cost and the quality of policies. `others` are small dots without a name."""
+    chart = frontier(named, others)
+    key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
+    for number, (kind, one) in enumerate(chart["dots"][len(others) + 1 :], 1):
+        key.append((kind, f"{number}  {cut(one.name, NAME)}"))
+    return render("plot.svg.j2", title=title, chart=chart, key=key)

@@ -126,7 +126,7 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
             yield path, method, operation
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, choose: str = "another --host or --port") -> socket.socket:
     """Return a listening socket; port 0 selects any free port. Raises UsageError."""
     where = f"{host}:{port}"
     try:
@@ -138,8 +138,9 @@ def bound(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except (OSError, UnicodeError) as error:
-        todo = "choose another --host or --port; --port 0 takes any free port"
-        raise UsageError(f"the service cannot listen on {where}: {error}; {todo}") from error
+        todo = f"choose {choose}; --port 0 takes any free port"
+        why = str(error).partition(" (while")[0]
+        raise UsageError(f"the service cannot listen on {where}: {why}; {todo}") from error
 
 
 def loopback(listener: socket.socket) -> bool:

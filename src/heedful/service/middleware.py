@@ -234,7 +234,7 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 
 # Paths that need no key, because they show no data of a tenant.
-PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/", "/favicon.ico")
 PAGES = "/ui"
 # Without a key, only programs on this machine may call. A web page in a browser sends another host
 # name or an origin. A proxy on this machine that forwards requests adds one of these headers.

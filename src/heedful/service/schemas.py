@@ -332,13 +332,16 @@ class LessonEdit(Body):
     """Changes to a lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
-    being grouped with similar patterns.
-    `restored` restores a lesson that a proof retired.
+    being grouped with similar patterns. `retired` takes the lesson out of recall, `restored` brings
+    it back, also after a proof. `text` gives it new words of an operator; the old ones stay as a
+    version, and what was measured for them no longer counts.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
+    retired: Literal[True] | None = None
     restored: Literal[True] | None = None
+    text: Annotated[Excerpt, Field(min_length=1)] | None = None
     why: Short = ""
 
 

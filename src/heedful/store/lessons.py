@@ -462,6 +462,48 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
 
 
+def edit(
+    db: Db, scope: Scope, id: int, text: str, by: str, why: str, space: str = "", vector: Any = None
+) -> int:
+    """Give a lesson new words of an operator, which get a source of their own; record a ruling.
+
+    Returns the id of the new words if they wait in quarantine, as the old ones did, or else 0.
+    Raises NotFound, InvalidInput.
+    """
+    most, text = records.LONGEST, storable(text)
+    require(text.strip() and len(text) <= most, "text", text, f"1 to {most} characters")
+    rows = db.select("*", "reflection", {**key_of(scope), "id": id})
+    if not rows:
+        raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
+    row, was = rows[0], rows[0]["text"]
+    require(row["state"] != "superseded", "lesson", id, "a lesson that no other one superseded")
+    require(text != was, "text", text, "other words than those of the lesson")
+    name = {one: row[one] for one in ("kind", "signature")}
+    trust: Trust = row["trust"] if row["trust"] in HELD else "operator"
+    stamp = {"trust": trust, "state": trusts.initial_state(trust)}
+    values = {**_scope_key(scope), **stamp, **name, "reflection": id, "text": text, "parents": "[]"}
+    values |= {"memory_key": "", "now": time.time(), "kept": ""}
+    values["source"] = db.actor.via or f"operator:{by}"
+    values["about"] = f"{text}\n{MASK.sub(' ', row['pattern'])}"
+    db.run("allow_words", {**values, "words": _said(row["kind"], text, None, False)})
+    _add_words(db, values, "", placed(db, space, blob(vector)) if vector is not None else None)
+    known = {"reflection": id, "digest": values["digest"]}
+    values["example"] = new = int(db.select("id", "example", known)[0]["id"])
+    db.update("example", known, stamp)  # another source may have written the same words
+    replace_origins(db, values, new)
+    old = {"id": row["author"], "digest": words_digest(was)}  # a worked example stays
+    db.update("example", old, {"state": "superseded"})
+    db.run("set_voice", values)
+    user = '"correction": true' in row["meta"] or signature("", was).digest == row["signature"]
+    kept = {"tags": row["tags"], "importance": row["importance"], "useful": 1, "helped": 0}
+    kept["meta"] = json.dumps({"correction": True} if user else {})  # it was known by its words
+    db.update("reflection", {"id": id}, {**kept, "hurt": 0})
+    db.update("cause", {**key_of(scope), **name}, {"quiet": 0})
+    record = {"was": row["author"], "example": new, "trust": row["trust"], "source": row["source"]}
+    rule(db, scope, "edit", name_of(row), by, why, values["now"], record)
+    return new if trust in HELD else 0
+
+
 # The number of sightings in a provenance, newest first.
 NEWEST = 20
 PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")

@@ -21,7 +21,7 @@ from heedful.lessons.lesson import KINDS, Scope, Signature
 from heedful.lessons.patterns import MASK, MOST_PATTERNS, WORDS, Seen, Templates, is_learnable
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.lessons.trust import HELD
-from heedful.loop.record import LARGEST_INTEGER
+from heedful.loop.record import LARGEST_INTEGER, require
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import move_examples, name_of, plain, rule
@@ -183,7 +183,7 @@ def list_lessons(
     """Return lessons as plain data, newest first; texts of tools and documents are left empty.
 
     Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
-    `only` may have a `kind`, an `error_type`, a `tag` and a `state`; "" allows all lessons.
+    `only` may have a `kind`, `error_type`, `tag` and `state`: "" is any, "settled" none that waits.
     The `edition` of a lesson is a hash of its text, states and settings, but not of its counters.
     """
     values = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
@@ -200,13 +200,14 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 
 
 def amend(
-    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: bool | None
+    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: Any
 ) -> Mapping[str, Any]:
-    """Change a lesson, record a ruling for each changed setting, and return the lesson.
+    """Change a lesson, record a ruling for each change, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
-    groups. `restored` brings the lesson back after a proof retired it. Raises Changed if the lesson
-    has another edition, NotFound, and InvalidInput if `by` is empty.
+    groups. `retired` takes the lesson out of recall, and `restored` brings it back, also after a
+    proof retired it. `text` gives it new words. Raises Changed if the lesson has another edition,
+    NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
@@ -215,8 +216,16 @@ def amend(
         size.pin(db, scope, id, pinned, by, why)
     if (apart := change.get("apart")) is not None:
         set_apart(db, scope, [found["signature"]], apart, by, why)
+    if change.get("retired"):
+        live = found["state"] in ("candidate", "verified")
+        require(live, "retired", True, f"left out: the lesson is {found['state']}")
+        db.update("reflection", {**key_of(scope), "id": id}, {"state": "retired"})
+        record = {"digest": size.words_digest(found["text"])}
+        rule(db, scope, "retire", name_of(found), by, why, time.time(), record)
     if change.get("restored"):
         shown.restore(db, scope, id, by, why)
+    if (text := change.get("text")) is not None:
+        size.edit(db, scope, id, text, by, why)
     return one(db, scope, id)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     """Add the pages to a service, at `/ui`; with `read_only`, no form changes anything."""
+    from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
     from heedful.web import lessons, pages, work  # noqa: F401  they register their pages
@@ -19,4 +20,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
 
     site = Site(app, app.state.setup, read_only)
     app.router.routes.append(Route(f"{PREFIX}{{rest:path}}", site))
+    for path, there in (("/", PREFIX), ("/favicon.ico", f"{PREFIX}/static/icon.svg")):
+        app.router.routes.append(Route(path, RedirectResponse(there, 303)))
     return site

@@ -15,11 +15,14 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import HELD
+from heedful.lessons.ranking import Briefing
+from heedful.lessons.trust import HELD, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
-from heedful.store.store import Db, Row, key_of
+from heedful.store import lessons as lesson_store
+from heedful.store import patterns
+from heedful.store.store import Db, Row, key_of, token
 
 DAY = 86_400.0
 DAYS, FEW = 30, 3  # days of a course; of a shorter record, `GROUPS` groups of loops
@@ -29,6 +32,7 @@ JUDGED = 500  # the newest loops whose findings are read
 ATTEMPTS = 20  # the first attempts of a loop whose findings are read
 SEARCHED = 10_000  # loops that one search looks at; the page then offers to search older ones
 LONG = 200  # attempts of a loop that is decided again while somebody waits for its page
+WAITING = 5_000  # the newest texts in quarantine whose sources are counted
 LEVEL = 0.05
 Plain = dict[str, Any]
 
@@ -99,14 +103,17 @@ def home(db: Db, scope: Scope) -> Plain:
     """Return how the newest loops went, day by day and in all."""
     found = rows(db, scope, "ended", limit=LOOPS)
     total = _total(found)
+    today = _total([row for row in found if row["updated"] > time.time() - DAY])
     return {
         "loops": total["loops"],
         "more": len(found) == LOOPS,
         "calls": total["calls"],
+        "tokens": total["tokens"],
         "cost": total["cost"],
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
+        "today": {k: today[k] for k in ("loops", "ended", "stopped")},
         **_course(found),
     }
 
@@ -119,6 +126,7 @@ def _total(found: Sequence[Row]) -> Plain:
     return {
         "loops": len(found),
         "calls": sum(row["calls"] or 0 for row in found),
+        "tokens": sum(row["tokens"] or 0 for row in found),
         "cost": sum(row["cost"] or 0.0 for row in found),
         "ended": len(ended),
         "right": passed.count(False),
@@ -160,9 +168,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
     failed: dict[int, list[set[str]]] = defaultdict(list)
     passed = dict[int, bool]()
     for row in rows(db, scope, "judged", limit=JUDGED, most=ATTEMPTS):
-        judged = json.loads(row["record"]).get("evaluation") or {}
-        errors = [one for one in judged.get("findings", ()) if one.get("level", "error") == "error"]
-        failed[row["n"]].append({one["check"] for one in errors})
+        failed[row["n"]].append(set(_failed(row["record"])))
         passed[row["n"]] = row["state"] == "passed"
     first, again, mended = Counter[str](), Counter[str](), Counter[str]()
     for attempts in failed.values():
@@ -177,6 +183,14 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
     ]
 
 
+def _failed(attempt: str) -> list[str]:
+    """Return the checks with an error in a stored attempt."""
+    found = (json.loads(attempt).get("evaluation") or {}).get("findings", ())
+    return list(
+        dict.fromkeys(one["check"] for one in found if one.get("level", "error") == "error")
+    )
+
+
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     """Return the ids and texts of lessons by name; without the words of tools and documents."""
     found = dict[str, Plain]()
@@ -187,6 +201,41 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
             text = "" if row["trust"] in HELD else row["text"]
             found[name] = {"id": row["id"], "text": text}
     return found
+
+
+def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Return the lessons with these ids, in this order, as `list_lessons` does."""
+    return [patterns.one(db, scope, id) for id in ids]
+
+
+def waiting(
+    db: Db, scope: Scope, limit: int, before: int, source: str, trust: str
+) -> tuple[list[QuarantinedLesson], int, list[Plain]]:
+    """Return the newest texts in quarantine, how many wait, and their most frequent sources.
+
+    "" and 0 allow all texts. The sources are of the newest `WAITING` texts.
+    """
+    about = {"token": token(scope), "before": before, "source": source, "trust": trust}
+    ids = [row["id"] for row in rows(db, scope, "waiting", **about, limit=limit)]
+    counts = rows(db, scope, "waiting_sources", token=token(scope), limit=WAITING)
+    total = db.select("count(*) as n", "example", {"scope": token(scope), "state": "quarantined"})
+    found = lesson_store.quarantined(db, scope, ids) if ids else []
+    return found, next(iter(total))["n"], list(map(dict, counts))
+
+
+def told(briefing: Briefing) -> list[Plain]:
+    """Return what memory told a loop, withheld and missed: a row for each lesson and reason."""
+    alike = {str(one): one for one in briefing.choices}
+    counts = Counter(map(str, briefing.choices))
+    return [
+        {
+            "outcome": one.outcome,
+            "lesson": one.lesson,
+            "n": counts[line],
+            "said": line[len(one.outcome) + 2 :],
+        }
+        for line, one in alike.items()
+    ]
 
 
 def stopping(db: Db, scope: Scope) -> list[Plain]:
@@ -216,6 +265,7 @@ def listed(db: Db, scope: Scope, /, limit: int, **only: Any) -> tuple[list[Plain
         facts = {k: row[k] for k in ("n", "id", "kind", "run", "stage", "memory_key", "attempts")}
         facts |= {"task": json.loads(row["task"]), "state": row["state"], "driven": row["driven"]}
         facts |= {"created": row["created"], "updated": row["updated"], "stopped_by": stops}
+        facts["failed"] = _failed(row["last"] or "{}")
         found.append(facts)
     if len(found) > limit:
         return found[:limit], found[limit - 1]["n"]
@@ -245,7 +295,7 @@ def window(db: Db, scope: Scope, id: str, first: int, shown: int) -> Plain:
     latest = json.loads(row.pop("decision") or "{}")
     for name in ("task", "goals", "policy"):
         row[name] = json.loads(row[name])
-    briefing = json.loads(row.pop("briefing") or "{}")
+    briefing = Briefing.of(json.loads(told_it)) if (told_it := row.pop("briefing")) else None
     return {
         **row,
         "name": id,
@@ -254,17 +304,24 @@ def window(db: Db, scope: Scope, id: str, first: int, shown: int) -> Plain:
         "decided": decided,
         "latest": latest,
         "stopped_by": [one["rule"] for one in latest.get("stopped_by", ())],
-        "told": briefing.get("lines", []),
+        "silence": briefing.silence if briefing else "",
+        "told": told(briefing) if briefing else [],
         "long": last > LONG,
         "cost": 0.0,
     }
 
 
-def replayable(db: Db, scope: Scope, limit: int) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the newest loops of at most `LONG` attempts, oldest first, and their tasks by id."""
+def replayable(
+    db: Db, scope: Scope, limit: int, *, since: float = 0.0, state: str = "", key: str = ""
+) -> tuple[list[RecordedLoop], dict[str, Any]]:
+    """Return the newest loops of at most `LONG` attempts, oldest first, and their tasks by id.
+
+    They changed `since` a time, and have this `state` and memory `key`; "" allows all.
+    """
+    only = {"since": since, "state": state, "key": key}
     attempts = defaultdict[str, list[Attempt]](list)
     heads = dict[str, Row]()
-    for row in rows(db, scope, "replayed", limit=limit, most=LONG):
+    for row in rows(db, scope, "replayed", **only, limit=limit, most=LONG):
         heads[row["id"]] = row
         attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
     found, tasks = list[RecordedLoop](), dict[str, Any]()
@@ -274,6 +331,21 @@ def replayable(db: Db, scope: Scope, limit: int) -> tuple[list[RecordedLoop], di
         found.append(RecordedLoop(Loop(id, goals, tuple(attempts[id]), extra=extra)))
         tasks[id] = json.loads(row["task"])
     return found, tasks
+
+
+EVENTS = 200_000  # characters of an episode that a list reads
+
+
+def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
+    """Return the task of episodes and their first step that failed, by digest."""
+    about = dict[str, Plain]()
+    asked = {"digests": json.dumps(list(digests)), "most": EVENTS}
+    for row in rows(db, scope, "episodes", **asked):
+        episode = json.loads(row["record"]).get("episode", {})
+        steps = enumerate(episode.get("events", ()), 1)
+        failed = next((f"{n} {one.get('tool', '')}" for n, one in steps if one.get("error")), "")
+        about[row["digest"]] = {"task": episode.get("task") or "", "failed": failed}
+    return about
 
 
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:

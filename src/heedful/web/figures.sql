@@ -4,16 +4,18 @@
 select coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
                                            order by n desc limit 200) as newest), 0) as loops,
        coalesce((select max(id) from reflection where tenant = :tenant and project = :project), 0) as lessons,
-       coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes;
+       coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
+       coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
 select n, id, kind, run, stage, memory_key, task, state, cancelled, created, updated,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from attempt where loop = loop.n) as attempts,
+       (select record from attempt where loop = loop.n order by number desc limit 1) as last,
        (select record from decision where loop = loop.n order by seq desc limit 1) as decision
 from (select * from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
       order by n desc limit :window) as loop
-where kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and created >= :since
+where kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and updated >= :since
   and (:text = '' or instr(lower(task), :text) > 0 or instr(lower(id), :text) > 0)
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
   and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
@@ -38,12 +40,14 @@ select record, value from attempt where loop = :n and number between :first and 
 select attempt, record from decision where loop = :n and attempt between :first and :last order by seq;
 
 -- name: ended
-select loop.created, state, count(attempt.number) as attempts,
+select loop.created, loop.updated, state, count(attempt.number) as attempts,
        sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)) as calls,
+       sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
+           + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)) as tokens,
        sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)) as cost
-from (select n, created, state from loop where tenant = :tenant and project = :project and kind <> 'run'
+from (select n, created, updated, state from loop where tenant = :tenant and project = :project and kind <> 'run'
       order by n desc limit :limit) as loop
-left join attempt on attempt.loop = loop.n group by loop.n, loop.created, state order by loop.n desc;
+left join attempt on attempt.loop = loop.n group by loop.n, loop.created, loop.updated, state order by loop.n desc;
 
 -- name: judged
 select loop.n, loop.state, attempt.number, attempt.record from (
@@ -53,7 +57,8 @@ select loop.n, loop.state, attempt.number, attempt.record from (
 -- name: replayed
 select loop.id, loop.task, loop.goals, loop.extra, attempt.record from (
   select n, id, task, goals, extra from loop
-  where tenant = :tenant and project = :project and kind <> 'run'
+  where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
+    and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
     and not exists (select 1 from attempt where loop = loop.n and number > :most)
   order by n desc limit :limit
 ) as loop join attempt on attempt.loop = loop.n order by loop.n desc, attempt.number;
@@ -77,7 +82,38 @@ order by override.until limit :limit;
 
 -- name: examples_of
 select id, record, state, trust, lesson, at from example
-where scope = :token and reflection = :id order by at desc, id desc limit :limit;
+where scope = :token and reflection = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
+order by at desc, id desc limit :limit;
+
+-- name: waiting
+select id from example as e where scope = :token and state = 'quarantined' and (:before = 0 or id < :before)
+  and (:trust = '' or trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
+order by id desc limit :limit;
+
+-- name: waiting_sources
+select o.source, count(*) as texts from (
+  select id from example where scope = :token and state = 'quarantined' order by id desc limit :limit
+) as e join origin o on o.example = e.id where o.source <> '' group by o.source order by count(*) desc, o.source limit 20;
+
+-- name: sources_of
+select distinct o.source from example e join origin o on o.example = e.id
+where e.scope = :token and e.reflection = :id and o.source <> '' order by o.source limit :limit;
+
+-- name: loops_of
+select loop, max(at) as at from occurrence where reflection = :id and loop <> '' group by loop order by max(at) desc limit :limit;
+
+-- name: learnt_from
+select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
+from origin o join example e on e.id = o.example join reflection l on l.id = e.reflection
+where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
+
+-- name: lesson_of
+select reflection from example where scope = :token and id = :id;
+
+-- name: seen_since
+-- Where the error of a text was seen again while the text waited.
+select o.loop, o.text, o.at from example e join occurrence o on o.reflection = e.reflection and o.at > e.at
+where e.scope = :token and e.id = :id order by o.at desc limit :limit;
 
 -- name: links_of
 select child, relation, parent, dream from link
@@ -87,11 +123,42 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
+-- name: shown_of
+-- How the loops ended that were shown a lesson in its present words.
+select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
+       sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
+from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
+where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since;
+
+-- name: reviews
+-- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.
+select l.id, l.text, r.at from (
+  select r.subject, r.at from ruling r
+  where r.tenant = :tenant and r.project = :project and r.action = 'review'
+    and not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject
+                    and n.id > r.id and n.action in ('pin', 'unpin', 'edit', 'retire'))
+  order by r.id desc limit :limit
+) as r cross join reflection l
+where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject, 1, instr(r.subject, '/') - 1)
+  and l.signature = substr(r.subject, instr(r.subject, '/') + 1) and l.state in ('candidate', 'verified');
+
+-- name: versions_of
+-- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.
+select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust, json_extract(r.record, '$.source') as source,
+       e.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
+from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
+where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
+order by r.id desc limit :limit;
+
 -- name: vectors
 select count(*) as texts, count(v.example) as here
 from (select id from example where scope = :token and indexed order by at desc, id desc limit :limit) as e
 left join vector v on v.example = e.id and v.space = :space;
 
+-- name: episodes
+select digest, case when length(record) < :most then record else '{}' end as record from episode
+where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
+
 -- name: episode_of
 select digest, name, session, outcome, record, state, tries, error, at from episode
-where tenant = :tenant and project = :project and digest = :digest;
+where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import KINDS, State
+from heedful.lessons.lesson import KINDS, LONGEST, State
 from heedful.lessons.trust import HELD
+from heedful.loop.record import LARGEST_INTEGER
 from heedful.memory.dream import Dreams
+from heedful.pages.report import counted
 from heedful.service.problems import Problem
+from heedful.store import patterns
 from heedful.store.store import token
 from heedful.web import figures
-from heedful.web.render import counted
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 MOST = 20  # examples, links and rulings on the page of a lesson
+ASKED = ("task", "error", "action")
+PREVIEWS = 5  # sources of a text of which the page says what they taught
 
 
 @page("/lessons", "lessons", "Lessons")
@@ -29,29 +33,37 @@ async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
     only = {name: visit.query.get(name, "") for name in names}
+    shown: Document = {"filters": only, "kinds": KINDS, "states": get_args(State)}
+    visit.needs("read", "recall")
+    read, before = visit.caller.read, visit.number("cursor") or LARGEST_INTEGER
     if only["text"]:
-        asked = {"text": only["text"], "kind": only["kind"], "limit": SHOWN}
-        found = await visit.ask("POST", "/v1/reflections/query", asked)
-        rows = [{**one, "seen": one.get("meta", {}).get("seen")} for one in found["items"]]
-        return {"found": rows, "lessons": [], "filters": only, "kinds": KINDS, "next": ""}
+        about: Any = {"kind": only["kind"], "error_type": only["error_type"]}
+        about["tags"] = [only["tag"]] if only["tag"] else ()
+        query = visit.caller.memory.query
+        found = await query(only["text"], SHOWN, waiting=False, **about)
+        ids = list(dict.fromkeys(one.reflection for one in found))
+        rows = await read(figures.lessons, ids)
+        rows = [one for one in rows if only["state"] in ("", one["state"])]
+        return {**shown, "lessons": rows, "next": ""}
     asked = {name: only[name] for name in names[:-1]}
-    answer = await visit.get(
-        "/v1/reflections", limit=SHOWN, cursor=visit.query.get("cursor"), **asked
-    )
-    shown = {"lessons": answer["items"], "found": [], "filters": only, "kinds": KINDS}
-    return {**shown, "states": get_args(State), **cursor_links(visit, answer["next"])}
+    asked["state"] = asked["state"] or "settled"
+    rows = await read(patterns.list_lessons, SHOWN + 1, before, **asked)
+    following = str(rows[SHOWN - 1]["id"]) if len(rows) > SHOWN else None
+    return {**shown, "lessons": rows[:SHOWN], **cursor_links(visit, following)}
 
 
-@page("/lessons/{id}", "lesson", "Lesson")
-async def lesson(visit: Visit, id: str) -> Document:
+@page("/lessons/{n}", "lesson", "Lesson")
+async def lesson(visit: Visit, n: str) -> Document:
     """Show a lesson with its examples, where it came from, what became of it, and its effect."""
-    record = await visit.get(f"/v1/reflections/{id}")
+    record = await visit.get(f"/v1/reflections/{n}")
     name = f"{record['kind']}/{record['signature']}"
     scope, read = visit.caller.scope, visit.caller.read
     about = {"id": record["id"], "token": token(scope), "name": name, "digest": record["signature"]}
-    examples, links, rulings = [
-        [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)]
-        for one in ("examples_of", "links_of", "rulings_of")
+    about |= {"text": record["text"], "since": record["judged_from"]}
+    (shown,) = await read(figures.rows, "shown_of", **about)
+    parts = ("examples_of", "links_of", "rulings_of", "versions_of", "sources_of", "loops_of")
+    examples, links, rulings, versions, sources, loops = [
+        [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)] for one in parts
     ]
     others = {one["child"] for one in links} | {one["parent"] for one in links}
     relatives = await read(figures.named, sorted(others - {name}))
@@ -64,7 +76,12 @@ async def lesson(visit: Visit, id: str) -> Document:
         "links": links,
         "relatives": relatives,
         "rulings": rulings,
+        "versions": versions,
+        "sources": [one["source"] for one in sources],
+        "loops": [one["loop"] for one in loops],
+        "longest": LONGEST,
         "effect": effect,
+        **{k: figures.Share(shown[k] or 0, shown["loops"]).plain for k in ("helped", "hurt")},
     }
 
 
@@ -78,21 +95,56 @@ def _example(row: dict[str, Any]) -> Document:
 
 @page("/quarantine", "quarantine", "Quarantine")
 async def quarantine(visit: Visit) -> Document:
-    """Show what waits for a ruling."""
-    answer = await visit.get("/v1/quarantine", limit=SHOWN, cursor=visit.query.get("cursor"))
-    return {"waiting": answer["items"], **cursor_links(visit, answer["next"])}
+    """Show what waits for a ruling, and from which sources."""
+    visit.needs("read")
+    filters = {name: visit.query.get(name, "") for name in ("source", "trust")}
+    found, texts, sources = await visit.caller.read(
+        figures.waiting, SHOWN + 1, visit.number("cursor"), **filters
+    )
+    following = str(found[SHOWN - 1].id) if len(found) > SHOWN else None
+    return {
+        "waiting": [asdict(one) for one in found[:SHOWN]],
+        "texts": texts,
+        "sources": sources,
+        "filters": filters,
+        "would": await _revocable(visit, [filters["source"]] if filters["source"] else []),
+        **cursor_links(visit, following),
+    }
 
 
-@page("/quarantine/{id}", "held", "In quarantine")
-async def held(visit: Visit, id: str) -> Document:
-    """Show a text that waits: as data, with its origin, and what it would change."""
-    entry = await visit.get(f"/v1/quarantine/{id}")
-    source, would = entry["source"], {}
-    if visit.may("approve") and source:
-        asked = {"source": source, "dry_run": True}
+async def _revocable(visit: Visit, sources: Sequence[str]) -> list[Document]:
+    """Return for each source what its revocation would remove, if the key may revoke."""
+    rows = []
+    for source in sources[:PREVIEWS] if visit.may("approve") else ():
+        counts: Document = {}
         with suppress(Problem):  # nothing more comes from it
-            would = await visit.ask("POST", "/v1/quarantine/revoke", asked)
-    return {"entry": entry, "would": {k: v for k, v in would.items() if isinstance(v, int) and v}}
+            asked = {"source": source, "dry_run": True}
+            counts = await visit.ask("POST", "/v1/quarantine/revoke", asked)
+        removed = {k: v for k, v in counts.items() if type(v) is int and v}
+        rows.append({"source": source, "removed": removed})
+    return rows
+
+
+@page("/quarantine/{n}", "held", "In quarantine")
+async def held(visit: Visit, n: str) -> Document:
+    """Show a text that waits: as data, with its origin, and what it would change."""
+    entry = await visit.get(f"/v1/quarantine/{n}")
+    sources = entry["provenance"]["sources"]
+    about, read = {"token": token(visit.caller.scope), "id": int(n)}, visit.caller.read
+    (lesson,) = await read(figures.rows, "lesson_of", **about)
+    again = await read(figures.rows, "seen_since", **about, limit=MOST)
+    only = {name: visit.query.get(name, "") for name in ("source", "trust")}
+    older, texts, _ = await read(figures.waiting, 1, int(n), **only)
+    following = f"/quarantine/{older[0].id}" if older else "/quarantine"
+    return {
+        "entry": entry,
+        "sources": sources,
+        "lesson": lesson["reflection"],
+        "again": [{"loop": one["loop"], "at": one["at"]} for one in again],
+        "would": await _revocable(visit, sources),
+        "following": visit.link(following, **only),
+        "texts": texts,
+    }
 
 
 async def _rule(visit: Visit, ruling: Literal["release", "reject"]) -> str:
@@ -119,19 +171,22 @@ async def reject(visit: Visit) -> str:
 @action("approve")
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
-    body = {"source": visit.form.get("source", ""), "why": visit.form.get("why", "")}
+    source = unquote(visit.form.get("source", ""))  # what a page shows of it may differ
+    body = {"source": source, "why": visit.form.get("why", "")}
     done = await visit.ask("POST", "/v1/quarantine/revoke", body)
     counts = (
         counted(n, name.removesuffix("s")) for name, n in done.items() if type(n) is int and n
     )
-    return f"Removed all of {body['source']}: {', '.join(counts) or 'nothing'}."
+    return f"Removed all of {source}: {', '.join(counts) or 'nothing'}."
 
 
 @action("approve")
 async def amend(visit: Visit) -> str:
-    """Pin a lesson or not, or restore it."""
+    """Pin a lesson or not, retire it, restore it, or give it new words."""
     form = visit.form
-    change = {"pin": {"pinned": True}, "unpin": {"pinned": False}, "restore": {"restored": True}}
+    change: Document = {"pin": {"pinned": True}, "unpin": {"pinned": False}}
+    words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
+    change |= {"restore": {"restored": True}, "retire": {"retired": True}, "edit": {"text": words}}
     if form.get("change") not in change:
         raise InvalidInput("change", form.get("change"), ", ".join(change))
     body = {**change[form["change"]], "why": form.get("why", "")}
@@ -143,8 +198,7 @@ async def amend(visit: Visit) -> str:
 @page("/dreams", "dreams", "Dreams")
 async def dreams(visit: Visit) -> Document:
     """Show what consolidations merged and reworded."""
-    cursor = visit.query.get("cursor", "")
-    before = int(cursor) if cursor.isdecimal() else None
+    before = visit.number("cursor") or None
     found = await Dreams(visit.caller.memory).log(MOST + 1, before)
     following = str(found[MOST - 1].id) if len(found) > MOST else None
     shown = [{**asdict(one), "nothing": one.nothing, "after": one.after} for one in found[:MOST]]
@@ -154,12 +208,10 @@ async def dreams(visit: Visit) -> Document:
 @action("approve")
 async def rollback(visit: Visit) -> str:
     """Undo a dream."""
-    id, caller = visit.form.get("id", ""), visit.caller
-    if not id.isdecimal():
-        raise InvalidInput("id", id, "the number of a dream")
-    caller.record("dream.rollback", id, why=visit.form.get("why", ""))
+    id, caller = visit.number("id"), visit.caller
+    caller.record("dream.rollback", str(id), why=visit.form.get("why", ""))
     asked = {"by": caller.by, "why": visit.form.get("why", "")}
-    back = await Dreams(caller.memory).rollback(int(id), **asked)
+    back = await Dreams(caller.memory).rollback(id, **asked)
     return f"Dream {id} is undone; lessons restored: {back}."
 
 
@@ -173,18 +225,6 @@ async def proof(visit: Visit) -> Document:
     return {**proven, **await read(figures.home)}
 
 
-def _told(lines: Sequence[str]) -> list[Document]:
-    """Return the lines of a briefing with their outcomes and the numbers of their lessons."""
-    rows = []
-    for line in lines:
-        outcome, _, said = line.partition(": ")
-        if outcome == "silent":
-            continue
-        number = re.match(r"lesson (\d+)", said)
-        rows.append({"outcome": outcome, "said": said, "lesson": number and int(number[1])})
-    return rows
-
-
 @page("/recall", "recall", "Recall")
 async def recall(visit: Visit) -> Document:
     """Show what memory would tell for a task, an error or an action, and why not the rest."""
@@ -192,8 +232,9 @@ async def recall(visit: Visit) -> Document:
     key = visit.query.get("key", "")
     asked = {"text": text, "kind": kind, "key": key}
     memory, made = visit.caller.memory, Document()
-    if not visit.may("read", "recall"):
-        raise Problem(403, "forbidden", "the key may not recall")
+    visit.needs("read", "recall")
+    if kind not in ASKED:
+        raise InvalidInput("kind", kind, ", ".join(ASKED))
     if text and kind == "error":
         made = await visit.ask("POST", "/v1/seen", {"text": text})
     elif text and kind == "action":
@@ -202,5 +243,5 @@ async def recall(visit: Visit) -> Document:
         memory = copy(memory)  # the service keeps one for each scope
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
-        made = {**briefing.plain(), "silence": briefing.silence, "rows": _told(briefing.lines)}
-    return {"asked": asked, "answer": made}
+        made = {**briefing.plain(), "silence": briefing.silence, "rows": figures.told(briefing)}
+    return {"asked": asked, "kinds": ASKED, "answer": made}

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
-from heedful.errors import HeedfulError, InvalidInput
+from heedful.errors import HeedfulError, StoreError
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
 from heedful.loop.record import Loop
 from heedful.loop.stop import (
+    LIFTABLE,
     All,
     Echo,
     Fatigue,
@@ -23,6 +24,7 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
+from heedful.pages.report import counted
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.web import figures
@@ -30,36 +32,45 @@ from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50  # rows of a list
 ATTEMPTS = 20  # attempts on one page
-LIFTED = ("attempts", "echo", "repeat", "fatigue", "plateau")
+
+
+async def queues(visit: Visit) -> list[Document]:
+    """Return how many jobs wait, run and failed in each queue; if that fails, why."""
+    try:
+        return [asdict(one) for one in await visit.caller.setup.work.depth()]
+    except StoreError as error:
+        return [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
 
 
 @page("/(?:home)?", "home", "Home")
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
-    waiting = await visit.get("/v1/quarantine", limit=5) if visit.may("read") else {"items": []}
-    counted = await read(figures.home)
+    waiting, texts, _ = await read(figures.waiting, 5 * visit.may("read"), 0, "", "")
     failing, stopping = await read(figures.failing), await read(figures.stopping)
     lifted = await read(figures.overrides)
     stopped = await read(figures.listed, 5, state="stopped")
     failed = (await visit.get("/v1/episodes", state="failed", limit=5))["items"]
+    jobs = [one for one in await queues(visit) if one["state"] == "failed"]
+    reviews = [dict(row) for row in await read(figures.rows, "reviews", limit=5)]
     return {
-        "waiting": waiting["items"],
+        "jobs": jobs,
+        "reviews": reviews,
+        "waiting": [asdict(one) for one in waiting],
+        "texts": texts * visit.may("read"),
         "unsolved": stopped[0],
         "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
         "overrides": lifted,
         "failing": failing,
         "stopping": stopping,
-        **counted,
+        **await read(figures.home),
     }
 
 
-def _number(visit: Visit, name: str, default: int, most: int = 2**63 - 1) -> int:
-    """Return a whole number of the address. Raises InvalidInput."""
-    value = visit.query.get(name) or str(default)
-    if not value.isdecimal() or int(value) > most:
-        raise InvalidInput(name, value, f"a whole number, at most {most}")
-    return int(value)
+def since(visit: Visit) -> float:
+    """Return the beginning of the last `days` that the address asks for; 0 without."""
+    days = visit.number("days", most=10_000)
+    return time.time() - days * figures.DAY if days else 0.0
 
 
 @page("/loops", "loops", "Loops")
@@ -67,10 +78,8 @@ async def loops(visit: Visit) -> Document:
     """Show the newest loops that fit the filters."""
     names = ("state", "rule", "check", "key", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
-    days = _number(visit, "days", 0, 10_000)
     only: Document = {name: filters[name] for name in ("state", "rule", "key", "text")}
-    only |= {"tag": filters["check"], "before": _number(visit, "cursor", 0)}
-    only["since"] = time.time() - days * figures.DAY if days else 0.0
+    only |= {"tag": filters["check"], "before": visit.number("cursor"), "since": since(visit)}
     found, following = await visit.caller.read(figures.listed, SHOWN, **only)
     links = cursor_links(visit, str(following) if following else None)
     return {"loops": found, "filters": filters, "searched": figures.SEARCHED, **links}
@@ -80,13 +89,22 @@ async def loops(visit: Visit) -> Document:
 async def loop(visit: Visit, id: str) -> Document:
     """Show a loop: its attempts, what was decided and why, and what would have changed it."""
     read = visit.caller.read
-    made = await read(figures.window, id, _number(visit, "from", 0), ATTEMPTS)
-    made |= {"lifted": LIFTED, "most": figures.LONG}
+    made = await read(figures.window, id, visit.number("from"), ATTEMPTS)
+    made |= {"lifted": _lifted(made), "most": figures.LONG}
     if made["long"]:  # deciding all of it again would take seconds
         return {**made, "readings": _recorded(made["latest"])}
     stored = await read(loop_store.read, id)
     facts = await asyncio.to_thread(_facts, stored, made["policy"], visit.query)
     return {**made, **facts}
+
+
+def _lifted(made: Document) -> list[str]:
+    """Return the rules that an override of this loop can lift, those that stopped it first."""
+    names = {rule_name(part) for part in flat(policy_from(made["policy"]).rules)} - {"budget"}
+    stops = {part for rule in made["stopped_by"] for part in rule.split("+")}
+    if made["state"] != "stopped" or not stops <= names:
+        return []
+    return sorted(LIFTABLE & names, key=lambda name: (name not in stops, name))
 
 
 def _recorded(latest: Document) -> list[Document]:
@@ -192,12 +210,15 @@ def _same(was: Any, value: float) -> float:
 @action("approve")
 async def override(visit: Visit) -> str:
     """Let a loop go on past a rule."""
-    form = visit.form
-    body: Document = {"rule": form.get("rule", ""), "why": form.get("why", "")}
-    if form.get("decisions", "").isdecimal():
-        body["decisions"] = int(form["decisions"])
-    await visit.ask("POST", f"/v1/loops/{form.get('id', '')}/overrides", body)
-    return f"The loop may go on past {body['rule']}."
+    id, rule = visit.form.get("id", ""), visit.form.get("rule", "")
+    decisions = visit.number("decisions", 1, least=1)
+    body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
+    verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
+    stops = ", ".join(one["rule"] for one in verdict["stopped_by"])
+    end = (
+        f"is still stopped by {stops}" if stops else "is open; resume it in the program that ran it"
+    )
+    return f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {end}."
 
 
 @action("write")

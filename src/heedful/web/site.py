@@ -13,27 +13,29 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hmac import compare_digest
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.errors import HeedfulError, KeyRefused, NotFound
+from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
 from heedful.integrations.mcp import ask
+from heedful.pages.report import STYLE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import LOOPBACK
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
-from heedful.web.render import page_text
+from heedful.web.render import address, page_text
 
 PREFIX = "/ui"
 COOKIE = "heedful_ui"
@@ -73,6 +75,7 @@ class Sessions:
     def __init__(self) -> None:
         self._held: OrderedDict[bytes, Session] = OrderedDict()
         self._once: set[bytes] = set()
+        self.local: bool = False  # it has invited the person at this machine
 
     def begin(self, authorization: str) -> tuple[str, Session]:
         """Return the cookie and the record of a new session."""
@@ -82,12 +85,15 @@ class Sessions:
             self._held.popitem(last=False)
         return cookie, session
 
-    def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, unless it ended or was idle too long."""
+    def find(self, cookie: str, person: bool = True) -> Session | None:
+        """Return the session of a cookie, unless it ended or was idle too long.
+
+        What a live page asks for by itself, without a `person`, does not keep a session alive.
+        """
         now, held = time.monotonic(), self._held.pop(_digest(cookie), None)
         if held is None or now > held.used + IDLE:
             return None
-        held.used = now
+        held.used = now if person else held.used
         self._held[_digest(cookie)] = held
         return held
 
@@ -99,6 +105,7 @@ class Sessions:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
         self._once.add(_digest(token))
+        self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
@@ -143,11 +150,39 @@ class Visit:
         changes = {"write", "approve", "admin"} & set(names)
         return bool(set(names) & set(self.caller.key.may)) and not (self.read_only and changes)
 
+    def link(self, path: str, /, **query: Any) -> str:
+        """Return the address of a page in this project, which whoever gets the link sees, too."""
+        return address(path, **{"project": self.caller.scope.project, **query})
+
+    def needs(self, *names: str) -> None:
+        """Raise Problem if the key of the visitor has none of these permissions."""
+        if not self.may(*names):
+            raise Problem(
+                403, "forbidden", f"the key may not see this: it needs {' or '.join(names)}"
+            )
+
     @cached_property
     def page(self) -> str:
         """The address of this page."""
-        query = urlencode(self.query)
-        return f"{PREFIX}{quote(self.path)}" + (f"?{query}" if query else "")
+        return self.link(self.path, **self.query)
+
+    @cached_property
+    def newest(self) -> str:
+        """The address of the beginning of the list on this page."""
+        return self.link(self.path, **{k: v for k, v in self.query.items() if k != "cursor"})
+
+    @cached_property
+    def data(self) -> str:
+        """The address of the data of this page."""
+        path, _, query = self.page.partition("?")
+        return f"{path}.json?{query}"
+
+    def number(self, name: str, default: int = 0, most: int = 10**15, least: int = 0) -> int:
+        """Return a whole number of the form, or else of the address. Raises InvalidInput."""
+        value = (self.form or self.query).get(name) or str(default)
+        if not (re.fullmatch("[0-9]{1,16}", value) and least <= int(value) <= most):
+            raise InvalidInput(name, value, f"a whole number from {least:,} to {most:,}")
+        return int(value)
 
 
 class Page(NamedTuple):
@@ -164,8 +199,16 @@ ACTIONS: dict[str, tuple[tuple[str, ...], Callable[[Visit], Awaitable[str]]]] = 
 
 
 def page(address: str, template: str, title: str) -> Callable[[Any], Any]:
-    """Decorate a function that makes the data of a page; `{id}` in the address is an argument."""
-    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>.+)", address))
+    """Decorate a function that makes the data of a page.
+
+    `{id}` in the address is an argument of any text, `{n}` of digits.
+    """
+    kinds = {"n": "[0-9]{1,15}"}
+    parts = (
+        rf"(?P<{one[1:-1]}>{kinds.get(one[1:-1], '.+')})" if one[:1] == "{" else one
+        for one in re.split(r"(\{\w+\})", address)
+    )
+    pattern = re.compile("".join(parts))
 
     def decorate(make: Any) -> Any:
         PAGES.append(Page(pattern, f"ui/{template}.html.j2", title, make))
@@ -208,13 +251,16 @@ class Site:
             answer = await self._answer(request)
         except (HeedfulError, Problem) as error:
             problems.answer(error, scope)  # logs what is the service's own
-            answer = self._problem(request, problems.of(error))
+            problem = problems.of(error)
+            if self.sessions.local and isinstance(error, StoreError):
+                problem = Problem(problem.status, problem.code, str(error))
+            answer = self._problem(request, problem)
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        path = request.url.path.removeprefix(PREFIX) or "/"
+        path = _path(request)
         if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
             path = path[:-1]
         _check_host(request)
@@ -225,8 +271,12 @@ class Site:
         form = await self._form(request) if request.method == "POST" else {}
         if path == "/sign-in":
             return await self._sign_in(request, form)
-        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        person = path != "/events" and "heedful-live" not in request.headers
+        session = self.sessions.find(request.cookies.get(_cookie(request), ""), person)
         if session is None:
+            # No cookie comes with the click on a link in a mail or a chat. The browser asks again.
+            if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+                return Response("", headers={"Refresh": "0"}, media_type="text/html")
             raise KeyRefused("sign in first: the session has ended, or there was none")
         caller = await self._caller(request, session)
         if path == "/sign-out":
@@ -236,9 +286,10 @@ class Site:
         caller = caller.within(project) if project else caller
         request.scope["state"]["caller"] = caller
         data = path.endswith(".json")
-        path = unquote(path.removesuffix(".json") if data else path)
+        path = unquote(path.removesuffix(".json") or "/" if data else path)
         visit = Visit(self._app, caller, session, path, dict(request.query_params), form)
         visit.read_only = self._read_only
+        request.scope["state"]["visit"] = visit
         if path == "/events":
             return self._events(visit)
         if request.method == "POST":
@@ -276,35 +327,40 @@ class Site:
     def _open(self, request: Request) -> Response:
         """Begin a session for the one-time token in the address that `heedful ui` opened."""
         if not self.sessions.redeem(request.query_params.get("token", "")):
-            raise KeyRefused("this address was used before; run heedful ui again")
+            if self.sessions.find(request.cookies.get(_cookie(request), "")):
+                return RedirectResponse(PREFIX, 303)  # loaded again
+            wrong = "this address was used before, or heedful ui has ended; run heedful ui again"
+            facts = {"wrong": wrong, "here": self.sessions.local}
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts, 401)
         return self._enter(request, "")
 
     async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
+        facts: Document = {"wrong": "", "here": self.sessions.local}
+        facts["next"] = form.get("next") or request.query_params.get("next", "")
         if request.method != "POST":
-            return self._html("ui/sign_in.html.j2", None, "Sign in", {"wrong": ""})
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts)
         key = form.get("key", "").strip()
         try:
             await self._callers.identified(f"Bearer {key}" if key else None)
         except KeyRefused as error:
-            wrong = {"wrong": str(error)}
-            return self._html("ui/sign_in.html.j2", None, "Sign in", wrong, 401)
+            facts["wrong"] = str(error) if key else "type a key, or open what heedful ui printed"
+            return self._html("ui/sign_in.html.j2", None, "Sign in", facts, 401)
         if not key and _host(request) not in LOOPBACK:
             raise Problem(421, "misdirected_request", "without a key, sign in on this machine")
-        return self._enter(request, f"Bearer {key}" if key else "")
+        return self._enter(request, f"Bearer {key}" if key else "", _own(facts["next"]))
 
-    def _enter(self, request: Request, authorization: str) -> Response:
+    def _enter(self, request: Request, authorization: str, page: str = PREFIX) -> Response:
         cookie, _ = self.sessions.begin(authorization)
-        made = RedirectResponse(PREFIX, 303)
-        secure = request.url.scheme == "https"
-        made.set_cookie(
-            COOKIE, cookie, path=PREFIX, httponly=True, samesite="strict", secure=secure
-        )
+        made = RedirectResponse(page, 303)
+        rights: Document = {"httponly": True, "samesite": "strict", "path": PREFIX}
+        rights["secure"] = request.url.scheme == "https"
+        made.set_cookie(_cookie(request), cookie, **rights)
         return made
 
     def _leave(self, request: Request) -> Response:
-        self.sessions.end(request.cookies.get(COOKIE, ""))
+        self.sessions.end(request.cookies.get(_cookie(request), ""))
         made = RedirectResponse(f"{PREFIX}/sign-in", 303)
-        made.delete_cookie(COOKIE, path=PREFIX)
+        made.delete_cookie(_cookie(request), path=PREFIX)
         return made
 
     async def _act(self, visit: Visit) -> Response:
@@ -318,16 +374,17 @@ class Site:
             raise Problem(403, "forbidden", f"the key may not do this: {why}")
         with Effects(actor=visit.caller.actor):
             visit.session.note = await do(visit)
-        back = visit.form.get("back", PREFIX)
-        safe = re.fullmatch(rf"{PREFIX}(?:[/?#][^\\\s]*)?", back)
-        return RedirectResponse(back if safe else PREFIX, 303)
+        return RedirectResponse(_own(visit.form.get("back", "")), 303)
 
     async def _show(self, visit: Visit, data: bool) -> Response:
         for one in PAGES:
             if found := one.pattern.fullmatch(visit.path):
+                if not data and "project" not in visit.query:
+                    return RedirectResponse(visit.page, 303)
                 made = await one.make(visit, **found.groupdict())
                 if data:
-                    return JSONResponse(made)
+                    text = json.dumps(made, default=methodcaller("plain"))
+                    return Response(text, media_type="application/json")
                 return self._html(one.template, visit, one.title, made)
         raise NotFound("page", visit.path, "these pages")
 
@@ -353,12 +410,16 @@ class Site:
             self._streams -= 1
 
     def _problem(self, request: Request, problem: Problem) -> Response:
-        if request.url.path.endswith(".json"):
+        if _path(request).endswith(".json"):
             return JSONResponse({"code": problem.code, "detail": problem.detail}, problem.status)
         if problem.status == 401 and request.method == "GET":
-            return RedirectResponse(f"{PREFIX}/sign-in", 303)
-        facts = {"code": problem.code, "detail": problem.detail, "status": problem.status}
-        return self._html("ui/problem.html.j2", None, "Not possible", facts, problem.status)
+            asked = {"next": f"{PREFIX}{_path(request)}?{request.url.query}".rstrip("/?")}
+            query = f"?{urlencode(asked)}" if asked["next"] != PREFIX else ""
+            return RedirectResponse(f"{PREFIX}/sign-in{query}", 303)
+        facts: Document = {"code": problem.code, "detail": problem.detail, "status": problem.status}
+        facts["posted"] = request.method == "POST"
+        visit = request.scope["state"].get("visit")
+        return self._html("ui/problem.html.j2", visit, "Not possible", facts, problem.status)
 
     @staticmethod
     def _html(
@@ -369,6 +430,23 @@ class Site:
             note, visit.session.note = visit.session.note, ""
         text = page_text(template, visit=visit, title=title, note=note, **data)
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request below `/ui` as it was sent, before it is decoded."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("latin-1").partition("?")[0].removeprefix(PREFIX) or "/"
+
+
+def _own(address: str) -> str:
+    """Return an address of this site; for any other address, that of the home page."""
+    return address if re.fullmatch(rf"{PREFIX}(?:[/?#][^\\\s]*)?", address) else PREFIX
+
+
+def _cookie(request: Request) -> str:
+    """Return the name of the cookie. Browsers send a cookie to all ports of a machine."""
+    port = re.search(r":(\d+)$", request.headers.get("host", ""))
+    return f"{COOKIE}_{port[1]}" if port else COOKIE
 
 
 def _host(request: Request) -> str:
@@ -385,8 +463,8 @@ def _check_host(request: Request) -> None:
 @cache
 def assets() -> Mapping[str, bytes]:
     """Return the files of the site, by name."""
-    folder = Path(__file__).parent / "static"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    files = [*(Path(__file__).parent / "static").iterdir(), STYLE]
+    return {one.name: one.read_bytes() for one in files if one.is_file()}
 
 
 def asset(name: str) -> Response:
@@ -402,11 +480,3 @@ def cursor_links(visit: Visit, following: str | None) -> Document:
     if not following:
         return {"next": ""}
     return {"next": f"?{urlencode({**visit.query, 'cursor': following})}"}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON data."""
-    return json.loads(json.dumps(value, default=str))
-
-
-Rows = Sequence[Mapping[str, Any]]

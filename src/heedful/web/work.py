@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import Figures, RecordedLoop, compare, replay
 from heedful.memory.memory import space_of
-from heedful.pages.report import Point, front
+from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
 from heedful.store.store import token
+from heedful.traces.episode import Limits
+from heedful.traces.messages import EpisodeReader
+from heedful.traces.signals import signals
 from heedful.web import figures
+from heedful.web.pages import queues, since
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
 SHOWN = 50
 LOOPS, MOST = 200, 1_000  # the newest loops on which policies are replayed
 POLICIES = 10
+RUNS = 20  # of a pipeline in a list
+FAILED = 10  # the newest failures that are named
 TEXTS = 5_000  # the newest texts of memory, of which those without a vector are counted
 
 
@@ -35,34 +40,40 @@ async def policies(visit: Visit) -> Document:
     """Replay policies on recorded loops: what each would have cost and lost."""
     asked = [one for one in visit.query.get("policy", "").splitlines() if one.strip()]
     chosen = (asked or sorted(PRESETS))[:POLICIES]
-    limit = int(n) if (n := visit.query.get("limit", "")).isdecimal() and n else LOOPS
-    limit = max(1, min(limit, MOST))
-    made: Document = {"asked": "\n".join(chosen), "limit": limit, "wrong": "", "rows": []}
+    made: Document = {"asked": "\n".join(chosen), "filters": _filters(visit), "rows": []}
     try:
-        rows = await _replayed(visit, chosen, limit)
+        rows = await _replayed((await _recorded(visit))[0], chosen)
+        reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     except HeedfulError as error:
-        return {**made, "wrong": str(error), "reach": []}
-    points = [_point(row) for row in rows]
-    best = {(one.cost, one.solved) for one in front(points)}
-    for row, point, notation in zip(rows, points, ["", *chosen], strict=False):
-        spot = [round(point.cost, 2), round(point.solved, 2)]
-        row |= {
-            "notation": notation,
-            "at": asdict(point),
-            "spot": spot,
-            "front": (point.cost, point.solved) in best,
-        }
-    reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
-    return {**made, "rows": rows, "long": figures.LONG, "reach": reached}
+        return {**made, "wrong": str(error)}
+    marks = ["recorded", *map(str, range(1, len(rows)))]
+    chart = frontier(list(map(_point, rows)), marks=marks)
+    for row, (kind, _), notation in zip(rows, chart["dots"][1:], ["", *chosen], strict=False):
+        row |= {"notation": notation, "front": kind == "front"}
+        row["loops_of"] = visit.link("/policies/loops", second=notation, **made["filters"])
+    links = {row["policy"]: row["loops_of"] for row in rows[1:]}
+    made |= {"chart": chart, "links": links, "long": figures.LONG, "reach": reached}
+    return {**made, "rows": rows}
 
 
-async def _replayed(visit: Visit, chosen: Sequence[str], limit: int) -> list[Document]:
-    """Return the figures of the newest loops as recorded, then under each policy.
+def _filters(visit: Visit) -> dict[str, str]:
+    """Return which recorded loops the address asks for."""
+    return {name: visit.query.get(name, "") for name in ("limit", "days", "state", "key")}
+
+
+async def _recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
+    """Return the recorded loops that the address asks for, and their tasks. Raises InvalidInput."""
+    only = {name: visit.query.get(name, "") for name in ("state", "key")}
+    limit = visit.number("limit", LOOPS, MOST, least=1)
+    return await visit.caller.read(figures.replayable, limit, since=since(visit), **only)
+
+
+async def _replayed(recorded: Sequence[RecordedLoop], chosen: Sequence[str]) -> list[Document]:
+    """Return the figures of loops as recorded, then under each policy.
 
     Returns [] if there is no loop. Raises UsageError for a policy that is none.
     """
     policies = [policy(one) for one in chosen]
-    recorded, _ = await visit.caller.read(figures.replayable, limit)
     aimed = loop_store.aimed(recorded, policies)
     found = await asyncio.to_thread(compare, aimed, [loop_store.WHOLE, *policies])
     names = [loop_store.WHOLE.name, *chosen]
@@ -91,14 +102,17 @@ def _reach(notation: str) -> list[str]:
 async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ; "" is what was recorded."""
     asked = [visit.query.get(name, "") for name in ("first", "second")]
-    chosen = [policy(one) if one else loop_store.WHOLE for one in asked]
-    found, tasks = await visit.caller.read(figures.replayable, LOOPS)
-    recorded = loop_store.aimed(found, chosen)
-    rows = await asyncio.to_thread(_differences, recorded, chosen)
+    names = [one or loop_store.WHOLE.name for one in asked]
+    made: Document = {"names": names, "filters": _filters(visit), "loops": 0, "rows": []}
+    try:
+        chosen = [policy(one) if one else loop_store.WHOLE for one in asked]
+        found, tasks = await _recorded(visit)
+    except HeedfulError as error:
+        return {**made, "wrong": str(error)}
+    rows = await asyncio.to_thread(_differences, loop_store.aimed(found, chosen), chosen)
     for row in rows[:SHOWN]:
         row["task"] = tasks[row["id"]]
-    names = [one or loop_store.WHOLE.name for one in asked]
-    return {"names": names, "loops": len(recorded), "rows": rows[:SHOWN], "differ": len(rows)}
+    return {**made, "loops": len(found), "rows": rows[:SHOWN], "differ": len(rows)}
 
 
 def _differences(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[Document]:
@@ -126,49 +140,20 @@ async def projects(visit: Visit) -> Document:
 @page("/pipelines", "pipelines", "Pipelines")
 async def pipelines(visit: Visit) -> Document:
     """Show the newest runs of pipelines."""
-    cursor = visit.query.get("cursor", "")
-    before = int(cursor) if cursor.isdecimal() else 0
-    found = await visit.caller.read(figures.runs, SHOWN + 1, before)
-    following = str(found[SHOWN - 1]["n"]) if len(found) > SHOWN else None
-    return {"runs": found[:SHOWN], **cursor_links(visit, following)}
+    found = await visit.caller.read(figures.runs, RUNS + 1, visit.number("cursor"))
+    following = str(found[RUNS - 1]["n"]) if len(found) > RUNS else None
+    for one in found[:RUNS]:
+        report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, one["id"])
+        failed = [each.name for each in report.stages if each.status == "failed"]
+        one |= {"state": report.status, "failed": failed}
+    return {"runs": found[:RUNS], **cursor_links(visit, following)}
 
 
 @page("/pipelines/{id}", "pipeline", "Run of a pipeline")
 async def pipeline(visit: Visit, id: str) -> Document:
     """Show a run: its stages on one line of time, each attempt, and what was fed back."""
-    store, scope = visit.caller.setup.store, visit.caller.scope
-    report = await run_store.report_of(store, scope, id)
-    plain = json.loads(json.dumps(report.plain(), default=str))
-    stages = [
-        {
-            "name": one.name,
-            "status": one.status,
-            "action": one.action,
-            "loop": run_store.loop_of(id, one.name),
-        }
-        for one in report.stages
-    ]
-    attempts = [one for stage in report.stages for one in stage.attempts]
-    began = min([report.began, *(one.timestamp for one in attempts)])
-    length = max(
-        [1e-3, *(one.timestamp - began + one.execution_time_ms / 1000 for one in attempts)]
-    )
-    bars = [
-        {
-            "stage": number,
-            "attempt": one.attempt,
-            "status": one.overall_status,
-            "at": (one.timestamp - began) / length,
-            "part": one.execution_time_ms / 1000 / length,
-            "ms": one.execution_time_ms,
-            "feedback": one.feedback_for_agent,
-            "output": one.output,
-            "checks": [asdict(check) for check in one.checks],
-        }
-        for number, stage in enumerate(report.stages)
-        for one in stage.attempts
-    ]
-    return {"report": plain, "stages": stages, "bars": bars, "seconds": length, "run": id}
+    report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, id)
+    return {"report": report}
 
 
 @page("/traces", "traces", "Traces")
@@ -179,7 +164,10 @@ async def traces(visit: Visit) -> Document:
         "/v1/episodes", limit=SHOWN, state=state, cursor=visit.query.get("cursor")
     )
     counts: dict[Any, int] = await visit.caller.read(episode_store.counts)
-    shown = {"episodes": answer["items"], "state": state, "counts": counts}
+    items = answer["items"]
+    about = await visit.caller.read(figures.episodes, [one["digest"] for one in items])
+    items = [{**one, **about.get(one["digest"], {})} for one in items]
+    shown = {"episodes": items, "state": state, "counts": counts}
     return {**shown, **cursor_links(visit, answer["next"])}
 
 
@@ -193,7 +181,21 @@ async def trace(visit: Visit, digest: str) -> Document:
     episode = json.loads(row.pop("record")).get("episode", {})
     queue = type(visit.caller.setup.work) is not Work
     about = {name: episode.get(name) or "" for name in ("task", "goal", "fault")}
+    signs = await asyncio.to_thread(_signals, episode)
+    of = {"token": token(visit.caller.scope), "digest": row["digest"]}
+    learnt = await visit.caller.read(figures.rows, "learnt_from", **of, limit=SHOWN)
+    about |= {"signals": signs, "learnt": list(map(dict, learnt))}
     return {**row, **about, "events": episode.get("events", []), "queue": queue}
+
+
+def _signals(episode: Document) -> list[Document]:
+    """Return the signs of a mistake in an episode, each with the number of its event, from 1."""
+    read = EpisodeReader(Limits()).add(episode) if episode.get("events") else []
+    return [
+        {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
+        for one in read
+        for sign in signals(one)
+    ]
 
 
 @action("write")
@@ -210,18 +212,17 @@ async def reflect_now(visit: Visit) -> str:
 async def health(visit: Visit) -> Document:
     """Show calls and cost, what waits, what failed, and what stopping saved."""
     setup, read = visit.caller.setup, visit.caller.read
-    try:
-        jobs = [asdict(one) for one in await setup.work.depth()]
-    except StoreError as error:
-        jobs = [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+    failed = (await visit.get("/v1/episodes", state="failed", limit=FAILED))["items"]
     space = space_of(setup.embedder)
     about = {"token": token(visit.caller.scope), "space": space, "limit": TEXTS}
     (vectors,) = await read(figures.rows, "vectors", **about)
-    rows = await _replayed(visit, ["default, attempts.limit=8"], LOOPS)
+    recorded, _ = await read(figures.replayable, LOOPS)
+    rows = await _replayed(recorded, ["default, attempts.limit=8"])
     saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
     return {
         **await read(figures.home),
-        "jobs": jobs,
+        "jobs": await queues(visit),
+        "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
         "vectors": {**dict(vectors), "space": space, "most": TEXTS},
         "episodes": await read(episode_store.counts),
         "saved": saved,

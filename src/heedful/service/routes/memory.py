@@ -185,10 +185,14 @@ async def edit(
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
+    detail |= {"text": lesson.short_digest(redact(body.text))} if body.text else {}
     caller.record("reflection.edit", str(id), **detail)
-    change = body.model_dump(include={"pinned", "apart", "restored"})
+    change = body.model_dump(exclude={"tenant", "why"})
     arguments = (if_match.strip().strip('"'), caller.by, body.why)
-    return _with_etag(await caller.write(patterns.amend, id, *arguments, **change), response)
+    edited = await caller.write(patterns.amend, id, *arguments, **change)
+    if body.text and caller.setup.embedder:
+        await caller.setup.embed_soon(caller.scope)
+    return _with_etag(edited, response)
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:

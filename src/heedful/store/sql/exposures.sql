@@ -15,7 +15,7 @@ set helped = helped + case when :right_at_once then :times else 0 end,
     hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
 where tenant = :tenant and project = :project and (kind, signature) in (
   select kind, signature from exposure
-  where tenant = :tenant and project = :project and loop = :loop and shown
+  where tenant = :tenant and project = :project and loop = :loop and shown and at > reflection.judged_from
 );
 
 -- name: count_outcomes

@@ -36,7 +36,7 @@ with recursive line (rule, kind, signature) as (
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as reflection, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, e.lesson as text, l.tags, l.signature, l.useful, l.trust, l.meta
+       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text, l.tags, l.signature, l.useful, l.trust, l.meta
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
 join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature

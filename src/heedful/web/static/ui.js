@@ -4,9 +4,20 @@ const $ = (what, within = document) => within.querySelector(what);
 const all = (what) => [...document.querySelectorAll(what)];
 const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
 
+// A form with somebody's words in it is not replaced.
+const edited = () => all("main form[method=post] :is(input, textarea)").some((one) =>
+  one.value !== one.defaultValue || one.checked !== one.defaultChecked);
+
+function say(text) {
+  const note = $("#live") ?? $("main").insertAdjacentElement("afterbegin", document.createElement("p"));
+  Object.assign(note, { id: "live", className: "note wrong", textContent: text, hidden: !text });
+  note.setAttribute("role", "status");
+}
+
 async function refresh() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!answer.ok || answer.redirected) return;
+  const answer = await fetch(location.href, { headers: { Accept: "text/html", "Heedful-Live": "1" } });
+  if (answer.redirected) return location.reload(); // the session has ended
+  if (!answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const open = new Set(all("main details[open]").map((one) => one.id));
   const focus = document.activeElement?.closest("[data-row]")?.id;
@@ -29,7 +40,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && typing()) return document.activeElement.blur();
   if (typing()) return;
   const keys = { j: () => move(1), k: () => move(-1), "?": () => $("#keys").showModal(),
-    "/": () => $("main input[type=search], #search")?.focus(), h: () => { location.href = "/ui"; } };
+    "/": () => $("main input[type=search], #search")?.focus(), h: () => $(".brand").click() };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
 
@@ -40,11 +51,6 @@ document.addEventListener("click", async (event) => {
   const was = button.textContent;
   button.textContent = "copied";
   setTimeout(() => { button.textContent = was; }, 1200);
-});
-
-document.addEventListener("submit", (event) => {
-  const asks = event.submitter?.dataset.ask ?? event.target.dataset.ask;
-  if (asks && !confirm(asks)) event.preventDefault();
 });
 
 // A form marked data-live shows its answer as soon as a value changes, and puts it into the address.
@@ -70,6 +76,8 @@ document.addEventListener("input", (event) => {
 
 if (document.body.dataset.live) {
   const source = new EventSource(document.body.dataset.live);
-  source.addEventListener("changed", () => { if (!typing()) refresh(); });
+  source.addEventListener("changed", () => (edited() ? say("Something changed since; load this page again.") : typing() || refresh()));
+  source.addEventListener("open", () => { if ($("#live")) say(""); });
+  source.addEventListener("error", () => say("This page is not live now: heedful does not answer."));
   addEventListener("pagehide", () => source.close());
 }
