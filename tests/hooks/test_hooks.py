@@ -218,8 +218,8 @@ async def test_when_commands_run(more: dict[str, Any], blocks: bool, memory: Mem
     assert (made.answer is not None) == blocks
 
 
-HEAVY = ("typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions")
-HEAVY += ("heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.signals")
+HEAVY = ["typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions"]
+HEAVY += ["heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.signals"]
 MODULES = f"""import sys
 from heedful.integrations import hook
 hook.main(["PreToolUse"])
