@@ -110,7 +110,7 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         assert loops == ["open", "stopped", "a/b"]
         whole = (f"quarantine/{held}", f"lessons/{lesson}", f"traces/{run}", "loops/a/b")
         asked = [f"recall?kind={kind}&text=no+severity" for kind in ("task", "error", "action")]
-        asked += ["loops?check=severity&days=3", "policies?reach=default"]
+        asked += ["loops?check=severity&days=3", "policies?reach=default&state=open"]
         for path in (*EVERY, *whole, *asked):
             page = browser.get(f"/{path}")
             assert page.status_code == 200, path

@@ -346,7 +346,8 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
     span = max(values) - min(values) or 0.1
     power = 10 ** floor(log10(span / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
-    first, last = floor(min(values) / step), ceil(max(values) / step)
+    first = floor(min(values) / step)
+    last = max(ceil(max(values) / step), first + 1)  # also if all values are equal
     digits = max(0, ceil(-log10(step)))
     ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
     return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
