@@ -48,9 +48,6 @@ def _subject(ruling: Mapping[str, Any]) -> str:
     return about if example else f"{ruling['subject']} {trust}".strip()
 
 
-RULINGS = columns("done to by why at", done="action", to=_subject)
-
-
 @quarantine.command("list")
 def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its release."""
@@ -146,7 +143,8 @@ def revoke(
 def list_rulings(limit: Limit = 50) -> int:
     """List the rulings on lessons and sources: who decided what, and why."""
     found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
-    return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
+    shown = columns("done to by why at", done="action", to=_subject)
+    return emit(found, shown, key="rulings", text=4, empty="nothing was ruled yet")
 
 
 trusts: Typer = group()
@@ -213,16 +211,14 @@ def _what(one: Dream) -> str:
     return what if one.undone is None else f"rolled back {when(one.undone)}; {what}"
 
 
-DREAMS = columns("what by id mode before after at", what=_what)
-
-
 @dreams.command("log")
 def list_dreams(limit: Limit = 20) -> int:
     """List the dreams and what they did. If a dream did nothing, the reason is shown."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
+    shown = columns("what by id mode before after at", what=_what)
     options: Any = {"empty": "no dream yet", "then": then, "document": _dream_document}
-    return emit(found, DREAMS, key="dreams", text=2, **options)
+    return emit(found, shown, key="dreams", text=2, **options)
 
 
 @dreams.command("show")
@@ -343,7 +339,19 @@ def reflect(
 
     rest = "stopped; what was reflected on is kept, the same command does the rest"
     config.ask_store(values, work, new=True, stopped=rest)
-    return _report(results)
+    some = [one.reflected for one in results if one.reflected is not None]
+    new = [one for one in some if one.stored and not (one.known or one.again)]
+    known = sum(bool(one.known or one.again) and not one.busy for one in some)
+    failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
+    words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
+    held = ["quarantine", "list"] if any(one.release for one in new) else ["lessons"]
+    then = following(*held) if new and not failed else ""
+    record = {"episodes": list(map(_document, results)), "failed": failed}
+    answer(record, page("reflect", results=results, again=AGAIN), words, then)
+    if failed and not output.call().json:
+        output.say(f"heedful: where a model failed, {AGAIN}")
+    return int(failed > 0)
 
 
 async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Result]:
@@ -364,22 +372,6 @@ async def _from_files(files: Sequence[Path], **options: Any) -> AsyncIterator[Re
             continue
         if not number:
             yield Result(file.name)
-
-
-def _report(results: Sequence[Result]) -> int:
-    some = [one.reflected for one in results if one.reflected is not None]
-    new = [one for one in some if one.stored and not (one.known or one.again)]
-    known = sum(bool(one.known or one.again) and not one.busy for one in some)
-    failed, busy = sum(bool(one.error) for one in results), sum(one.busy for one in some)
-    words = f"{counted(len(results), 'episode')}: {len(new)} new, {known} known"
-    words += f", {busy} left to others" * bool(busy) + f", {failed} failed" * bool(failed)
-    held = ["quarantine", "list"] if any(one.release for one in new) else ["lessons"]
-    then = following(*held) if new and not failed else ""
-    record = {"episodes": list(map(_document, results)), "failed": failed}
-    answer(record, page("reflect", results=results, again=AGAIN), words, then)
-    if failed and not output.call().json:
-        output.say(f"heedful: where a model failed, {AGAIN}")
-    return int(failed > 0)
 
 
 def _document(result: Result) -> dict[str, Any]:

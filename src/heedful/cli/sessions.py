@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from getpass import getuser
@@ -19,7 +19,7 @@ from typer import Argument, confirm
 
 from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.output import Progress, answer, columns, counted, shorten
+from heedful.cli.output import answer, columns, counted, shorten
 from heedful.cli.settings import Settings
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Trust
@@ -99,13 +99,21 @@ def learn_sessions(
             raise UsageError(f"{folder} does not exist; give folders or files of sessions")
     values, report = config.settings(), Report()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    with Progress() as progress:
-        output.drive(_learn(folders, values, report, progress), lambda: stopped)
+    output.drive(_learn(folders, values, report), lambda: stopped)
     asks = not output.call().json and sys.stdin.isatty() and sys.stderr.isatty()
-    code = _answer(report, report.unasked if asks else ())
-    for db in report.unasked if asks else ():
+    asked = report.unasked if asks else ()
+    ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
+    ways = [("quarantine", "list"), *(("trust", "set", *one, "--waiting") for one in OWN.items())]
+    shown = {"report": report, "ranked": ranked, "names": FILES, "asked": asked, "join": shlex.join}
+    shown |= {"ways": ways, "corrections": Counter(report.corrections).most_common(PROBLEMS)}
+    waiting = {db: sorted(held) for db, held in report.waiting.items()}
+    document = {**vars(report), "waiting": waiting, "failures": ranked}
+    answer(document, *shorten(SHOWN, ranked, text=3), output.page("sessions", **shown))
+    for problem in report.problems[:PROBLEMS] if not output.call().json else ():
+        output.say(f"heedful: {problem}")
+    for db in asked:
         _ask(values.model_copy(update={"db": db}), len(report.waiting[db]))
-    return code
+    return int(bool(report.problems))
 
 
 def _ask(values: Settings, held: int) -> None:
@@ -122,16 +130,14 @@ def _ask(values: Settings, held: int) -> None:
     output.say(f"{counted(released, 'text')} released; heedful trust list shows the statements")
 
 
-async def _learn(
-    folders: Sequence[Path], values: Settings, report: Report, progress: Progress
-) -> None:
+async def _learn(folders: Sequence[Path], values: Settings, report: Report) -> None:
     found = {*folders, *(file for one in folders for form in FILES for file in one.rglob(form))}
     # Oldest first, so that they are learnt in their order.
     files = sorted(filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file)))
     memories: dict[str, Memory] = {}
     async with AsyncExitStack() as stack:
         for number, file in enumerate(files, 1):
-            progress.counted("learning", number, len(files), "files")
+            output.progress().counted("learning", number, len(files), "files")
             report.files += 1
             try:
                 db = await asyncio.to_thread(_database, file, values)
@@ -156,10 +162,9 @@ def _database(file: Path, values: Settings) -> str:
     with file.open("rb") as opened:
         found = _FOLDER.search(opened.read(HEAD))
     root = repository(Path(found[1].decode("utf-8", "replace"))) if found else None
-    if root is not None:
-        return str(root / DATABASE)
-    own_db().parent.mkdir(parents=True, exist_ok=True)
-    return str(own_db())
+    db = own_db() if root is None else root / DATABASE
+    db.parent.mkdir(parents=True, exist_ok=True)
+    return str(db)
 
 
 async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> None:
@@ -177,16 +182,3 @@ async def _learn_file(file: Path, memory: Memory, db: str, report: Report) -> No
     for episode in found:
         last = digest if episode is found[-1] else ""
         report.add(db, await learn_session(episode, memory=memory, digest=last))
-
-
-def _answer(report: Report, asked: Collection[str]) -> int:
-    ranked = sorted(report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"]))
-    ways = [("quarantine", "list"), *(("trust", "set", *one, "--waiting") for one in OWN.items())]
-    shown = {"report": report, "ranked": ranked, "names": FILES, "asked": asked, "join": shlex.join}
-    shown |= {"ways": ways, "corrections": Counter(report.corrections).most_common(PROBLEMS)}
-    waiting = {db: sorted(held) for db, held in report.waiting.items()}
-    document = {**vars(report), "waiting": waiting, "failures": ranked}
-    answer(document, *shorten(SHOWN, ranked, text=3), output.page("sessions", **shown))
-    for problem in report.problems[:PROBLEMS] if not output.call().json else ():
-        output.say(f"heedful: {problem}")
-    return int(bool(report.problems))

@@ -405,10 +405,6 @@ def steps_of(
     return tuple(steps)
 
 
-# What is kept of the author of stored words.
-AUTHOR = ("by", "confidence", "rated", "mended", "source_event_ids")
-
-
 def _with_stored_words(
     own: Reflection, study: Study, rows: Sequence[Mapping[str, Any]]
 ) -> Reflection:
@@ -419,7 +415,8 @@ def _with_stored_words(
         return own
     name, text = study.signature, best["text"]
     name = name if own.kind == "reflection" else strategy_signature(name, text)
-    meta = {**own.meta, **{key: best["meta"][key] for key in AUTHOR if key in best["meta"]}}
+    author = ("by", "confidence", "rated", "mended", "source_event_ids")
+    meta = {**own.meta, **{key: best["meta"][key] for key in author if key in best["meta"]}}
     weight, tags = best["importance"], tuple(best["tags"])
     return replace(own, signature=name, text=text, importance=weight, tags=tags, meta=meta)
 
