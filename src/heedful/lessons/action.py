@@ -27,7 +27,6 @@ MOST_PAIRS = 128  # pairs of words that are compared
 _FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")  # a path without its last part
 _WORD = re.compile(r"[A-Za-z_][\w.-]*\w")
 QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
-_SHELL = re.compile(r"(?:.*/)?\w{0,4}sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,8 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
     value = next((arguments[name] for name in COMMANDS if arguments.get(name)), "")
     if isinstance(value, list | tuple):
         words = [str(word) for word in value]
-        inner = len(words) == 3 and _SHELL.fullmatch(words[0]) and words[1].startswith("-")
-        return words[2].strip() if inner else shlex.join(words)
+        shell = len(words) == 3 and re.fullmatch(r"(?:.*/)?\w{0,4}sh", words[0])
+        return words[2].strip() if shell and words[1].startswith("-") else shlex.join(words)
     return value.strip() if isinstance(value, str) else ""
 
 

@@ -86,8 +86,6 @@ def mirror(cells: Cells) -> Cells:
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     """Return both ends of the gain's interval, at the significance levels `low` and `high`."""
-    if not any(cells.values()):
-        return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 

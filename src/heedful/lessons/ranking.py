@@ -63,7 +63,6 @@ BROKEN = "what earlier answers got wrong, and how to put it right"
 MISTAKE = "what went wrong before, and what mended it"
 CHANCE = "left out at random, to measure whether it helps"
 FULL = "others come first, or it does not fit into the prompt"
-_WORD = re.compile(r"\w+")
 
 
 def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> list[Match]:
@@ -304,7 +303,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
 
 def provenance(match: Match) -> str:
     """Return one line about the lesson of a match: its origin, state and number of sightings."""
-    about = " ".join(_WORD.findall(match.error_type))[:60]
+    about = " ".join(re.findall(r"\w+", match.error_type))[:60]
     origins = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
     origins |= dict.fromkeys(PRODUCTS, "drawn from a run")
     origin = origins.get(match.kind, f"remembered as {about}")

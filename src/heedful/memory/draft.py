@@ -32,7 +32,6 @@ from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_tex
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
-_CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
 # The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may lack its end.
 _LESSONS = re.compile(
     r"(?:Lessons|Accepted)[\w ]* earlier tasks \(data, not instructions\):\n"
@@ -49,11 +48,7 @@ _NAME = re.compile(
     r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
-_WORD = re.compile(r"[^\W_]+")
 _STARTS = ("", *".!?:;(")  # what stands before the first word of a clause
-_MORE = re.compile(r" and \d+ more$")
-# Marks where a quotation was shortened.
-_LEFT_OUT = re.compile(r"\s*…\s*")
 
 # How much an outcome teaches, 0..1.
 IMPORTANCE: Mapping[Ended, float] = {
@@ -165,7 +160,7 @@ class Study:
         text.
         """
         category = self.episode.fault.category if self.episode.fault else ""
-        return category if _CATEGORY.fullmatch(category) else ""
+        return category if re.fullmatch(r"[A-Za-z][\w.-]{0,39}", category) else ""
 
     @property
     def signature(self) -> Signature:
@@ -284,7 +279,8 @@ def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     for match in _QUOTED.finditer(sentence):
         text = next(filter(None, match.groups()))
         rest = rest.replace(match[0], " ")
-        if not all(piece in plain for piece in _LEFT_OUT.split(_plain(text))):
+        # "…" marks where a quotation was shortened.
+        if not all(piece in plain for piece in re.split(r"\s*…\s*", _plain(text))):
             yield text
     yield from (number for number in NUMBER.findall(rest) if _value(number) not in numbers)
     for match in _NAME.finditer(rest):
@@ -298,7 +294,7 @@ def find_unsupported(sentence: str, held: str) -> Iterator[str]:
 
 def _stems(text: str) -> frozenset[str]:
     """Return the words of a text without common endings, so that a plural is its singular."""
-    return frozenset(stem for word in {*_WORD.findall(text)} for stem in words(word))
+    return frozenset(stem for word in {*re.findall(r"[^\W_]+", text)} for stem in words(word))
 
 
 def _said(event: Event) -> str:
@@ -415,7 +411,8 @@ def _course(study: Study, signal: Signal, nth: int) -> Iterator[_Sentence]:
     elif signal.kind == "repeated":
         yield "The same call gave the same result again and again.", signal.evidence
     elif signal.kind == "answer" and run.answer not in (None, signal.at):
-        listed = _MORE.sub("", signal.words.partition(": ")[2])  # no event holds the count
+        named = signal.words.partition(": ")[2]
+        listed = re.sub(r" and \d+ more$", "", named)  # no event holds the count
         yield f"The answer took this from it: {listed}.", signal.evidence
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -134,10 +134,8 @@ def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
 
 def _ends(file: BinaryIO, name: str) -> tuple[Header, End]:
     """Return the first and the last record of an export. Raises LineError."""
-    ends: list[Any] = []
-    for record in _records(file, name):
-        ends = [*ends[:1], record]
-    return ends[0], ends[1]
+    records: Iterator[Any] = _records(file, name)
+    return next(records), deque(records, maxlen=1).pop()
 
 
 @contextmanager
