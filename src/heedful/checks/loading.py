@@ -101,14 +101,6 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
-    return _call(name, factory, places, arguments)
-
-
-def _refused(field: str, value: object, allowed: str, error: BaseException) -> InvalidInput:
-    return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")
-
-
-def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
     failed = partial(_refused, f"arguments of check {name!r}", arguments, "arguments that it takes")
     with UserCode(failed, _ANY):
         try:
@@ -121,3 +113,7 @@ def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> 
     what, allowed = f"what {name!r} returns", "a check: callable(candidate, context)"
     require(callable(check), what, check, allowed)
     return check
+
+
+def _refused(field: str, value: object, allowed: str, error: BaseException) -> InvalidInput:
+    return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")

@@ -409,17 +409,12 @@ class Pairs:
         self.fractional += int(fractional.sum())
         self.copied += int(((a == p) & fractional).sum())
 
-    @property
-    def covariance(self) -> float:
-        """The sample covariance of both columns."""
-        a, p = self.actual, self.predicted
-        return (self.joint - a.total * p.total / a.n) / (a.n - 1)
-
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     """Yield a warning if the rows seem shuffled, or if the mean is as good as the predictions."""
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
-    r = pairs.covariance / (a.std * p.std) if p.std else 0.0
+    covariance = (pairs.joint - a.total * p.total / n) / (n - 1)  # of the sample
+    r = covariance / (a.std * p.std) if p.std else 0.0
     close = a.std <= 2 * p.std <= 4 * a.std and 2 * abs(p.mean - a.mean) <= a.std
     if n >= SHUFFLED and close and abs(r) < min(0.2, 3 / sqrt(n)):
         what = f"{p.name} is spread like {a.name} (std ratio {short(p.std / a.std)}) but does not "
@@ -428,7 +423,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report("shuffled", p.name, what, fix, "warning", 0.5)
         return
     share = (n - 1) / n
-    square = (p.std**2 + a.std**2 - 2 * pairs.covariance) * share + (p.mean - a.mean) ** 2
+    square = (p.std**2 + a.std**2 - 2 * covariance) * share + (p.mean - a.mean) ** 2
     error, base = sqrt(max(0.0, square)), a.std * sqrt(share)
     if error >= base * (1 - ROUNDING):
         what = f"{p.name} is no better than the mean of all values: its root mean square error is "
@@ -458,21 +453,16 @@ def _judge_predictions(
     elif len(columns) == 1:
         yield from _judge_constant(Column(""), p, limits)
     else:
-        yield from _judge_pairs(pairs, limits)
-
-
-def _judge_pairs(pairs: Pairs, limits: Mapping[str, float]) -> Iterator[Finding]:
-    a, p = pairs.actual, pairs.predicted
-    findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
-    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
-        what = f"{p.name} equals {a.name} to the last digit in {pairs.copied} of {a.n} rows"
-        fix = f"check that {a.name}, or a column computed from it, is not among the features"
-        level: Level = "error" if pairs.copied == pairs.fractional else "warning"
-        findings.append(report("leakage", p.name, what, fix, level, 0.6))
-    # After an error it says little that predictions are no better than the mean.
-    if a.n >= FEW and a.std and all(finding.level != "error" for finding in findings):
-        findings += _judge_skill(pairs)
-    yield from findings
+        findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
+        if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
+            what = f"{p.name} equals {a.name} to the last digit in {pairs.copied} of {a.n} rows"
+            fix = f"check that {a.name}, or a column computed from it, is not among the features"
+            level: Level = "error" if pairs.copied == pairs.fractional else "warning"
+            findings.append(report("leakage", p.name, what, fix, level, 0.6))
+        yield from findings
+        # After an error it says little that predictions are no better than the mean.
+        if a.n >= FEW and a.std and all(finding.level != "error" for finding in findings):
+            yield from _judge_skill(pairs)
 
 
 def predictions(

@@ -117,7 +117,6 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 WEEKDAYS = {name: n for n, name in enumerate(_WEEKDAYS.split())}
 _NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_MONTHS = {name: n for n, name in enumerate(_NAMES, 1)}
 _MONTH = rf"(?:{'|'.join(_NAMES)})[a-z]*\.?"
 _TH = r"(?:st|nd|rd|th)?"
 _DATE = re.compile(
@@ -159,7 +158,7 @@ def dates(text: str) -> Iterator[Date]:
             month, day = (b, a) if a > 12 or (match["sign"] == "." and b <= 12) else (a, b)
             year += 2000 * (year < 70) + 1900 * (70 <= year < 100)
         elif match["month"]:
-            month = _MONTHS[match["month"][:3].casefold()]
+            month = 1 + _NAMES.index(match["month"][:3].casefold())
             year = parts.get("after") or parts.get("before", 0)
             day = parts.get("d") or parts.get("later", 0)
         known = year or day  # "may" alone is a verb
