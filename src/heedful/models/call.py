@@ -92,10 +92,10 @@ def text_schema(most: int) -> dict[str, Any]:
     return {"type": "string", "maxLength": most}
 
 
-def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def closed_object(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of an object with all of the `keys` and no other key."""
     closed = {"required": list(keys), "additionalProperties": False}
-    return {"type": "object", "properties": dict(keys), **closed, **more}
+    return {"type": "object", "properties": dict(keys), **closed}
 
 
 def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:

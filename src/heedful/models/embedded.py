@@ -25,7 +25,6 @@ from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Options, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
-TAIL_BYTES = 2_000
 
 
 class Embedded:
@@ -197,7 +196,7 @@ class _Child(subprocess.Popen[bytes]):
             self.wait(1)
         self.kill()
         code = self.wait()
-        self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - TAIL_BYTES))
+        self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - 2_000))
         said = self.diagnostics.read().decode("utf-8", "replace").strip() or "nothing"
         how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
         return f"{how}; the end of stderr: {said}"

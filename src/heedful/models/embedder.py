@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-TOKENS = 256
 KNOWN, SHORT = 1_000, 2_000  # texts whose vectors are kept, and their most characters: 4 MB
 
 
@@ -78,7 +77,7 @@ def _import() -> tuple[Any, Any]:
 def _load(model: Path, words: Path) -> tuple[Any, Any]:
     runtime, tokenizers = _import()
     tokenizer = tokenizers.Tokenizer.from_file(str(words))
-    tokenizer.enable_truncation(TOKENS)
+    tokenizer.enable_truncation(256)
     tokenizer.no_padding()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
