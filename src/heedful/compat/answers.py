@@ -11,7 +11,6 @@ from heedful.store.loops import BIAS
 from heedful.store.records import StoredLoop
 
 ALIGNMENT, DRIFT = "alignment", "drift"
-VALID = "summary_valid"
 ENDED: Mapping[str, str] = {  # the names of rules in these answers; other rules keep their names
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
@@ -151,7 +150,7 @@ class LoopView:
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
             # A summary without a score is valid if it is not empty.
-            "summary_valid": bool(scores.get(VALID, text and text.strip())),
+            "summary_valid": bool(scores.get("summary_valid", text and text.strip())),
             "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
             "orchestrator_persona": labels.get("orchestrator_persona"),
             "reflection_persona": labels.get("reflection_persona"),

@@ -37,7 +37,6 @@ SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
 DONE = "done"
-PERSONA = "SAGE"  # the name of who reflects
 CONFIGURE = (
     "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge check, or give "
     "GuardedLoops a judge"
@@ -394,7 +393,7 @@ async def process_loop_completion(
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
     loops, completion = GuardedLoops.of(store), Completion(**content)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    personas = {"reflection_persona": PERSONA}
+    personas = {"reflection_persona": "SAGE"}  # the name of who reflects
     personas |= {"orchestrator_persona": orchestrator_persona} if orchestrator_persona else {}
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
     reflected = view.answer(answers.REFLECTION)

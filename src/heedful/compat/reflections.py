@@ -29,7 +29,6 @@ from heedful.store.store import Store
 from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 
-SOURCE = "reflection_engine_v2"
 STORE = "heedful.db"
 Method = Callable[..., Coroutine[Any, Any, Any]]
 UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
@@ -227,10 +226,9 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     check_share("importance", given.importance)
     check_share("confidence", given.confidence)
     name = signature(category or "reflection", redact(text))
-    run = {"outcome": "failure", "task_description": "", "event_count": 0, "session_id": ""}
     lists = {one: list(given[one] or ()) for one in ("source_event_ids", "related_memory_ids")}
     own = {"by": "caller", "confidence": given.confidence, "error_category": category}
-    meta = {**run, **(given.metadata or {}), **lists, **own}
+    meta = {**UNKNOWN, "outcome": "failure", **(given.metadata or {}), **lists, **own}
     meta["episode"] = short_digest(f"{text}\0{rule}")
     words, weight = redact(text)[:LONGEST], given.importance
     tags = tuple(dict.fromkeys(given.tags or ()))
@@ -293,7 +291,7 @@ def _row(match: Match) -> dict[str, Any]:
         "source_event_ids": list(map(str, of("source_event_ids", []))),
         "related_memory_ids": list(map(str, of("related_memory_ids", []))),
         "metadata": {name: of(name, empty) for name, empty in UNKNOWN.items()},
-        "source": SOURCE,
+        "source": "reflection_engine_v2",
         "layer": "rm",
         "state": match.state,
         "trust": match.trust,

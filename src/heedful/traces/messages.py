@@ -277,9 +277,8 @@ class CodexReader(EpisodeReader):
     source = "codex"
 
     def add(self, value: Any) -> list[Episode]:
-        item = value.get("payload") if isinstance(value, Mapping) else None
-        if not isinstance(item, Mapping):
-            raise InvalidInput("an entry", value, "an object with a payload")
+        item: Any = value.get("payload") if isinstance(value, Mapping) else None
+        require(isinstance(item, Mapping), "an entry", value, "an object with a payload")
         if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
                 self._sessions[text_field(item, "id")] = self._sessions.pop("", self._session())
@@ -325,9 +324,8 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
         error = text_of(entry.get("error"))
         type, code = "error_event" if error else "system_event", text_field(entry, "subtype")
         return [Event(type, text_of(entry.get("content")), error=error, code=code)]
-    message = entry.get("message")
-    if not isinstance(message, Mapping):
-        raise InvalidInput("message", message, "an object with content")
+    message: Any = entry.get("message")
+    require(isinstance(message, Mapping), "message", message, "an object with content")
     role = "system" if entry.get("isMeta") is True else kind
     events = chat_events({"role": role, "content": message.get("content")}, session.names)
     if entry.get("isApiErrorMessage") is True:
