@@ -3,14 +3,14 @@
 Fixed rules find row and column of the evidence for each number, and judge each claim (`passage`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, shorten
-from heedful.loop.record import Finding, Level, require
+from heedful.loop.record import Finding, require
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 
@@ -62,26 +62,23 @@ def grounding(
         index = source(text, context.data)
         if not index:
             what = "there is no evidence to compare the text with"
-            return iter([Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")])
-        return _findings(ground(text, index), unsupported)
+            yield Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")
+            return
+        for claim in ground(text, index):
+            if claim.verdict == "supported":
+                continue
+            words, paths = shorten(claim.text, 120), ", ".join(claim.paths)
+            what, fix = f"{claim.kind} {words} is {claim.verdict}: {claim.why}", "correct it"
+            if claim.nearest:
+                what += f"; the nearest true value is {claim.nearest}"
+                fix = f"write {claim.nearest} for {words}"
+                if claim.kind == "comparison":
+                    fix = f"correct {words}: it is {claim.nearest}"
+            fix, level, severity = f"{fix}, or leave {words} out", unsupported, 0.3
+            if claim.verdict == "contradicted":
+                level, severity = "error", 0.6
+            key = f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip()
+            near = f"{paths} = {claim.nearest}" if paths else ""
+            yield Finding(_NAME, what, fix, level, severity, key, evidence=near, span=claim.span)
 
     return TextCheck(_NAME, judge, not callable(evidence))
-
-
-def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    for claim in claims:
-        if claim.verdict == "supported":
-            continue
-        text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
-        what, fix = f"{claim.kind} {text} is {claim.verdict}: {claim.why}", "correct it"
-        if claim.nearest:
-            what += f"; the nearest true value is {claim.nearest}"
-            fix = f"write {claim.nearest} for {text}"
-            if claim.kind == "comparison":
-                fix = f"correct {text}: it is {claim.nearest}"
-        fix, level, severity = f"{fix}, or leave {text} out", unsupported, 0.3
-        if claim.verdict == "contradicted":
-            level, severity = "error", 0.6
-        key = f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip()
-        near = f"{paths} = {claim.nearest}" if paths else ""
-        yield Finding(_NAME, what, fix, level, severity, key, evidence=near, span=claim.span)
