@@ -567,7 +567,11 @@ def also(extra: Extra) -> None:
 def _adapter(work: Callable[..., Any]) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(get_type_hints(work).get("return", Any))
+    from heedful.store import records  # which modules of works import late
+
+    returned = {"__annotations__": {"value": work.__annotations__.get("return", Any)}}
+    names = {**vars(records), **work.__globals__}
+    return TypeAdapter(get_type_hints(type("Work", (), returned), names)["value"])
 
 
 KEPT = 86_400.0  # seconds
