@@ -27,7 +27,3 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'heedful.checks' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

@@ -304,7 +304,6 @@ T = TypeVar("T")
 # When several write to one loop, one succeeds in each round; the others try again after a random
 # pause. With these values 64 writers finish within a second.
 ROUNDS = 100
-PAUSE = 0.02  # seconds, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,5 +346,5 @@ async def retry_on_conflict(
         try:
             return await work(Snapshot(store, scope, state))
         except _ChangedError:
-            await asyncio.sleep(random.random() * PAUSE)
+            await asyncio.sleep(random.random() * 0.02)  # seconds
     raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")

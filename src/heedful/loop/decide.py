@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
@@ -293,15 +293,11 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
-    """Return the policy's first rule of type `kind` (Fatigue or Echo), or one with its defaults."""
+    """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
     for rule in flat(policy.rules):
         if isinstance(rule, kind):
             return rule
-    default: R = _DEFAULTS[kind]
-    return default
-
-
-_DEFAULTS: Mapping[type, Any] = {kind: kind() for kind in (Fatigue, Echo)}
+    return kind()
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:

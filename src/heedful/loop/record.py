@@ -525,10 +525,8 @@ def feedback(
     warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
-    room = MOST - len(head) - len(tail) - 24
-    if sum(map(len, lines)) + len(lines) <= room:
-        return sanitize("\n".join([head, *(clean(line, MOST) for line in lines)]) + tail)
     shown = set(dict(reversed(failed)).values())  # the first line of each check
+    room = MOST - len(head) - len(tail) - 24
     left = room - sum(min(len(line), LEAST) + 1 for line in shown)
     for line in lines:
         left -= 0 if line in shown else min(len(line), LEAST) + 1

@@ -305,7 +305,6 @@ async def do(job: Job, tools: Tools, tries: int, listener: JobListener = no_list
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.
 SWEEP = 5.0
-NIGHT = 86_400.0
 # The most episodes of a scope that one sweep queues, oldest first.
 MOST = 1_000
 
@@ -400,7 +399,7 @@ class LocalQueue(Work):
                 await go_round(round.__name__, partial(round, self, self._tools))
                 await asyncio.sleep(seconds)
 
-        rounds = repeat(sweep, SWEEP), repeat(night, NIGHT)
+        rounds = repeat(sweep, SWEEP), repeat(night, 86_400.0)
         self._rounds = [asyncio.create_task(each) for each in rounds]
         return self
 

@@ -32,7 +32,6 @@ BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
 # The setting with which row-level security shows a worker the jobs of all tenants.
-WORKER = "-c heedful.worker=on"
 _DEPTH = "select * from queue_depth(%(silent)s)"
 KNOWN = 10_000  # delayed jobs
 # Seconds to wait for a connection before the server counts as unavailable.
@@ -58,7 +57,9 @@ class PostgresQueue(jobs.Work):
         self._conninfo = parse_url(url).conninfo
         if works:
             options = conninfo_to_dict(self._conninfo)["options"]
-            self._conninfo = make_conninfo(self._conninfo, options=f"{options} {WORKER}")
+            self._conninfo = make_conninfo(
+                self._conninfo, options=f"{options} -c heedful.worker=on"
+            )
         self._stack = AsyncExitStack()
         self._sent: dict[str, float] = {}  # names of delayed jobs, and until when they surely wait
         # A periodic task that is up to a day late still runs.

@@ -189,7 +189,6 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 # Characters of a lesson's signature in the name of an opportunity.
-DIGEST = 16
 
 
 def announce(
@@ -210,7 +209,7 @@ def announce(
             if (row["source"], row["seen"]) == own and row["trust"] != "operator":
                 continue
             name, digest = f"{row['kind']}/{row['signature']}", row["signature"]
-            loop = f"{storable(session)}/{digest[:DIGEST]}"
+            loop = f"{storable(session)}/{digest[:16]}"
             known = shown_to(db, scope, loop)
             tell = known[0].shown if known else not is_withheld(seed, session, name, share)
             if record:

@@ -32,13 +32,9 @@ Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0, state="retired")
-SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 SENTENCE = 5  # words of an answer that is rejected for every task
-# `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
-CLEARED = "dream link exposure outcome taught episode span trace event".split()
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop", "memory_key")
-INTERNAL = ("tenant", "project", "words", "author", "meta")
 # The beginning of the digest of a row that holds the words of a lesson, not an example.
 LESSON = "lesson"
 
@@ -198,7 +194,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     # A tag that is an exact signature lets a search for this text find the lesson.
     tags = json.loads(row["tags"])
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
-    new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
+    new = [tag for tag in tagged if tag.startswith("sig:") and tag not in tags]  # of an error
     if new and len(tags) + len(new) <= trusts.TAGS:
         db.update("reflection", {"id": id}, {"tags": json.dumps([*tags, *new])})
     sighting = {name: values[name] for name in ("reflection", "loop", "source", "trust", "parents")}
@@ -345,7 +341,8 @@ def count(db: Db, scope: Scope) -> int:
 
 def clear(db: Db, scope: Scope) -> int:
     """Delete the lessons of the scope with all their data except rulings; return their number."""
-    gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
+    tables = "reflection dream link exposure outcome taught episode span trace event".split()
+    gone = [db.delete(table, key_of(scope)) for table in tables]  # others follow by cascades
     db.run("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})
@@ -372,7 +369,8 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
 def plain(row: Row) -> Mapping[str, Any]:
     """Return the row of a lesson as plain data, without the words of tools and documents."""
-    lesson = {name: value for name, value in dict(row).items() if name not in INTERNAL}
+    internal = ("tenant", "project", "words", "author", "meta")
+    lesson = {name: value for name, value in dict(row).items() if name not in internal}
     if row["trust"] in HELD:
         lesson |= {"pattern": "", "text": "", "tags": "[]"}
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
@@ -506,7 +504,6 @@ def edit(
 
 # The number of sightings in a provenance, newest first.
 NEWEST = 20
-PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
@@ -540,7 +537,8 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
     named = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
     subject = f"{one.kind}/{one.signature}"
     values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
-    found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
+    queries = ("rests_on", "newest_sightings", "rulings_on")
+    found = {name: db.run(name, values).fetchall() for name in queries}
     parents = db.select("parent", "lineage", {"child": one.id}, "order by parent")
     children = db.select("child", "lineage", {"parent": one.id}, "order by child")
     return trusts.Provenance(

@@ -48,7 +48,6 @@ from heedful.store.sqlite import invalid_value
 from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
 
@@ -96,7 +95,7 @@ class Session(Db):
             cursor_factory=psycopg.RawCursor,
             row_factory=_row_factory,
         )
-        self._connection.prepared_max = PREPARED_MAX
+        self._connection.prepared_max = 1_000  # more than there are statements: none is evicted
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
@@ -347,9 +346,6 @@ def of_schema(session: Session, found: Row) -> None:
 
 # Seconds before each retry of a transaction; the pause is a random part of them.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# Retries after a lost connection: a restarted server has lost all connections of the pool.
-RECONNECTIONS: Final = 2
-READS: Final = "begin isolation level repeatable read read only"
 
 
 def in_database(url: str) -> Store:
@@ -367,7 +363,8 @@ class Database:
         finalize(self, self._pool.close, _Pool.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
+        begin = _begin("begin isolation level repeatable read read only", scope)
+        return await self._pool.run(partial(self._pool.transact, begin, work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
         """Run `work`, commit, and return its result; repeat if the database asks for a retry.
@@ -417,7 +414,7 @@ class _Pool(Threads[Session]):
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
         """Run `work` in a transaction and return its result; retry if the database asks."""
-        losses = 0
+        losses = 0  # of the connection; a restarted server has lost all of the pool
         for pause in (*PAUSES, None):
             session: Session | None = None
             try:
@@ -428,7 +425,7 @@ class _Pool(Threads[Session]):
                 losses += lost
                 clash = isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
                 again = clash or (lost and not isinstance(error, InDoubt))
-                if pause is None or losses > RECONNECTIONS or not again:
+                if pause is None or losses > 2 or not again:
                     raise translate_error(error, lost) from error
             time.sleep(random.uniform(0, pause))
         raise AssertionError  # the last round returns or raises

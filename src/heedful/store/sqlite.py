@@ -22,8 +22,6 @@ from heedful.lessons.lesson import Scope
 from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
-# The most waiting writes in one commit.
-GROUP = 256
 # Event loops commit, without a hand-over to the thread, while a commit takes at most this, in
 # seconds: any other thread may keep them waiting for as long.
 SHORT = 0.005
@@ -103,7 +101,7 @@ class Thread(Threads[Connection]):
     """
 
     def __init__(self, connect: Callable[..., Connection], *, writes: bool) -> None:
-        super().__init__(connect, 1, GROUP)
+        super().__init__(connect, 1, 256)  # waiting writes in one commit, at most
         self._transact = _commit if writes else _read
 
     def forked(self) -> None:

@@ -567,10 +567,11 @@ def also(extra: Extra) -> None:
 def _adapter(work: Callable[..., Any]) -> Any:
     from pydantic import TypeAdapter
 
-    from heedful.store import records  # which modules of works import late
+    from heedful.lessons import consolidate  # modules of works import these late
+    from heedful.store import records
 
     returned = {"__annotations__": {"value": work.__annotations__.get("return", Any)}}
-    names = {**vars(records), **work.__globals__}
+    names = {**vars(consolidate), **vars(records), **work.__globals__}
     return TypeAdapter(get_type_hints(type("Work", (), returned), names)["value"])
 
 

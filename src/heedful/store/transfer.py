@@ -29,9 +29,6 @@ from heedful.store.lessons import LESSON, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import SKIP, Db, from_row, key_of, short, storable, token
 
-# Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
-LONGEST_META = 20_000
-
 
 class Must:
     """Constraints on a field, named as in pydantic's core schema; they do not need pydantic."""
@@ -199,7 +196,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Reflection]:
     Decisions and counts are dropped, and so are retired and superseded texts.
     """
     name = Signature("", record.pattern, record.signature)
-    meta = record.meta if len(json.dumps(record.meta)) <= LONGEST_META else {}
+    meta = record.meta if len(json.dumps(record.meta)) <= 20_000 else {}
     for one in record.examples:
         if one.state not in ("retired", "superseded"):
             reflection = Reflection(
