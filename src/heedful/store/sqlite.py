@@ -25,8 +25,6 @@ T = TypeVar("T")
 # Event loops commit, without a hand-over to the thread, while a commit takes at most this, in
 # seconds: any other thread may keep them waiting for as long.
 SHORT = 0.005
-
-
 MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection
 
 
@@ -107,7 +105,7 @@ class Thread(Threads[Connection]):
     def forked(self) -> None:
         super().forked()
         self._near: Connection | None = None  # of the event loops, which take turns
-        self._turn, self._took = threading.Lock(), 1.0  # seconds of the last transaction
+        self._turn, self._took = threading.RLock(), 1.0  # seconds of the last transaction
         self._soon: deque[Job] = deque()
 
     async def run(self, work: Work[T], short: bool = False) -> T:
@@ -125,7 +123,9 @@ class Thread(Threads[Connection]):
         return answer
 
     def _at_once(self) -> None:
-        jobs = [self._soon.popleft() for _ in range(len(self._soon))]
+        with self._lock:  # event loops of other threads take jobs, too
+            jobs = [self._soon.popleft() for _ in range(len(self._soon))]
+        jobs = [job for job in jobs if not job.future.cancelled()]
         with Answers(jobs):
             if len(jobs) == 1 and self._jobs.empty() and self._turn.acquire(blocking=False):
                 try:

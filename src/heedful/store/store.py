@@ -282,7 +282,7 @@ class Threads(Generic[C]):
 
     def forked(self) -> None:
         """Forget all threads, connections and jobs; a forked child must not use its parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # its holder may free an unused store, which closes it
         self._own = threading.local()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._idle: list[None] = []  # an item for each thread that waits for a job
