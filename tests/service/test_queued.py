@@ -105,6 +105,13 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
 
 
+async def test_what_waits_for_equal_jobs_is_sent_once_when_the_queue_closes(url):
+    async with PostgresQueue(url) as queue:
+        for scope in (SCOPE, OTHER, SCOPE, SCOPE):
+            await queue.defer("embed", scope, since="the last job")
+    assert len(jobs(url)) == 2
+
+
 async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url):
     async with PostgresQueue(url) as queue:
         for scope in (SCOPE, OTHER):

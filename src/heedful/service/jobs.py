@@ -204,7 +204,7 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
 class Task:
     """A kind of job: its function, queue and priority, of which the highest runs first.
 
-    A worker begins it after `delay` seconds, in which an equal job need not be queued again.
+    It is queued `delay` seconds late, once for all equal jobs that are deferred until then.
     """
 
     run: Callable[..., Awaitable[None]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -33,7 +32,6 @@ BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
 # The setting with which row-level security shows a worker the jobs of all tenants.
 _DEPTH = "select * from queue_depth(%(silent)s)"
-KNOWN = 10_000  # delayed jobs
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 
@@ -61,7 +59,8 @@ class PostgresQueue(jobs.Work):
                 self._conninfo, options=f"{options} -c heedful.worker=on"
             )
         self._stack = AsyncExitStack()
-        self._sent: dict[str, float] = {}  # names of delayed jobs, and until when they surely wait
+        self._delayed: dict[str, asyncio.Task[None]] = {}  # by the names of their jobs
+        self._closing = asyncio.Event()
         # A periodic task that is up to a day late still runs.
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
 
@@ -74,28 +73,30 @@ class PostgresQueue(jobs.Work):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._closing.set()
+        await asyncio.gather(*self._delayed.values())
         await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
-        job, now = Job(task, scope, arguments), time.monotonic()
-        if self._sent.get(job.name, 0.0) > now:
-            return  # it has not begun yet
-        deferred = self._app.configure_task(
-            _named(task),
-            schedule_in={"seconds": job.kind.delay} if job.kind.delay else None,
-            queue=job.kind.queue,
-            priority=job.kind.priority,
-            lock=job.holds,
-            queueing_lock=job.name,
-        )
-        sent: Any = {**asdict(scope), "arguments": arguments}
+        job = Job(task, scope, arguments)
+        if not job.kind.delay:
+            await self._send(job)
+        elif job.name not in self._delayed:
+            self._delayed[job.name] = asyncio.create_task(self._send_later(job))
+
+    async def _send_later(self, job: Job) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), job.kind.delay)
+        del self._delayed[job.name]
+        with suppress(HeedfulError):  # the next job does its work, too
+            await self._send(job)
+
+    async def _send(self, job: Job) -> None:
+        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
+        deferred = self._app.configure_task(_named(job.task), queueing_lock=job.name, **options)
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            await deferred.defer_async(**sent)
-            if job.kind.delay:
-                if len(self._sent) > KNOWN:
-                    self._sent.clear()
-                self._sent[job.name] = now + job.kind.delay
+            await deferred.defer_async(**asdict(job.scope), arguments=dict(job.arguments))
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""
