@@ -79,14 +79,34 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
             ]
             yield from _compared(who, {kind: [one[kind] for one in rounds] for kind in kinds})
     yield from lookups(folder, kinds)
+    yield from on_postgres(folder, kinds)
 
 
-def _compared(who: str, runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
+def on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
+    """Load services on a PostgreSQL server of their own, each with a fresh database."""
+    from tests.postgres import alone  # a server comes with what develops heedful
+
+    rounds = list[dict[str, Run]]()
+    with alone("max_connections = 300") as server:
+        for turn in range(SERVED):
+            rounds.append({})
+            for at, (kind, site) in enumerate(kinds.items()):
+                name = f"served_{turn}_{at}"
+                server.run(f"create database {name} template heedful_template")
+                url = server.url(name, "heedful")
+                rounds[-1][kind] = served(folder, site, AT_ONCE, 10, False, url)
+    runs = {kind: [one[kind] for one in rounds] for kind in kinds}
+    yield from _compared(f"{AT_ONCE} clients, PostgreSQL", runs, 2.0)
+
+
+def _compared(
+    who: str, runs: Mapping[str, Sequence[Run]], most_cpu: float = 1.5
+) -> Iterator[Figure]:
     for kind, each in runs.items():
         now = not kind
         yield Figure(f"reports over HTTP, {who}{kind}", median(one.rate for one in each), "/s")
         cpu = min(one.cpu for one in each) * 1e3
-        most = 1.5 if now and who.startswith("64") else None
+        most = most_cpu if now and who.startswith("64") else None
         yield Figure(f"CPU of the service a report, {who}{kind}", cpu, "ms", most)
         for place in (50, 99):
             cut = median(quantiles(one.waits, n=100)[place - 1] for one in each) * 1e3
@@ -115,9 +135,9 @@ class Run:
     memory: float
 
 
-def served(folder: str, site: str, clients: int, loops: int, fresh: bool) -> Run:
+def served(folder: str, site: str, clients: int, loops: int, fresh: bool, db: str = "") -> Run:
     """Load a service of its own, after some requests that warm it up."""
-    with tempfile.TemporaryDirectory(dir=folder) as place, serving(place, site) as (url, pid):
+    with tempfile.TemporaryDirectory(dir=folder) as place, serving(place, site, db) as (url, pid):
         asyncio.run(load(url, clients, 5, fresh))
         spent = cpu(pid)
         seconds, waits = asyncio.run(load(url, clients, loops, fresh))
@@ -273,10 +293,12 @@ async def reported(ask: Ask) -> float:
 
 
 @contextmanager
-def serving(folder: str, site: str = "", **settings: str) -> Iterator[tuple[str, int]]:
-    """The URL and the process of `heedful serve` on SQLite, with the heedful in `site`."""
+def serving(
+    folder: str, site: str = "", db: str = "", **settings: str
+) -> Iterator[tuple[str, int]]:
+    """The URL and the process of `heedful serve`, on SQLite or on `db`, with that in `site`."""
     command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
-    command += ["--db", str(Path(folder, "heedful.db").absolute())]  # not that of a repository
+    command += ["--db", db or str(Path(folder, "heedful.db").absolute())]  # not a repository's
     paths = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
     run: Any = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, **settings}}
     with Path(folder, "log").open("wb") as log:
