@@ -234,7 +234,7 @@ def prove(desk: Desk, *made: tuple[str, int, int, int, int], share: float = 0.5)
                     errors = frozenset(() if right else {digest})
                     end = Outcome(loop, right, 1 if right else 3, errors)
                     await store.write(Scope(), exposures.remember, (), exposures=[one], outcome=end)
-                    await Memory(store, holdout=share).look(loop)
+                    await Memory(store, holdout=share).look()
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(expose(store))

@@ -177,19 +177,20 @@ class Journal:
             return {}
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
-    async def commit(self, entry: JournalEntry) -> None:
+    async def commit(self, entry: JournalEntry) -> int:
         """Write `entry` in one transaction.
 
         The first decision of this process also writes the loop's goals and policy, if they differ
         from the stored ones. Raises LeaseLost if another process drives the loop, or StoreError.
         """
         if self.store is None:
-            return
+            return 0
         head = None if self._claimed and entry.verdict is None else self._head
         entry = replace(entry, epoch=self._epoch, head=head)
-        await self.store.write(self.scope, loops.commit, entry, self._owner)
+        number = await self.store.write(self.scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
+        return number
 
     async def _beat(self) -> None:
         """Renew the lease until cancelled; cancel the driver if the lease is lost."""
@@ -220,7 +221,7 @@ class LoopRecorder:
     the `checks` and `tell` are as in `Memory.brief`.
     """
 
-    write: Callable[[JournalEntry], Awaitable[None]]
+    write: Callable[[JournalEntry], Awaitable[int]]
     memory: Memory | None
     task: str
     together: bool
@@ -243,7 +244,7 @@ class LoopRecorder:
         begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not begun)
         if ended:
-            await self._teach(memory, loop, *self._ending(loop))
+            await self._teach(memory, loop, self._ending(loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop (not `begins`) gets its first lessons again."""
@@ -269,12 +270,12 @@ class LoopRecorder:
             shown, entry = told.exposures, replace(entry, briefing=replace(told, exposures=()))
             if shown:
                 await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
-        await self.write(entry)
+        number = await self.write(entry)
         self.exposed = True
         if ended:
-            await self._teach(memory, loop, () if self.together else lessons, outcome)
+            await self._teach(memory, loop, (lessons, outcome), number)
 
-    def _ending(self, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
+    def _ending(self, loop: Loop) -> _Taught:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         told = self.briefing or Briefing()
         # If a source is revoked, lessons that were learnt with its text in the prompt go, too.
@@ -286,20 +287,20 @@ class LoopRecorder:
         broken = frozenset(one.cause.rule for one in lessons if one.cause)
         return lessons, None if loop.cancelled else outcome_of(loop, told.memory_key, broken)
 
-    async def _teach(
-        self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
-    ) -> None:
+    async def _teach(self, memory: Memory, loop: Loop, taught: _Taught, number: int = 0) -> None:
         """Write to a memory that has another store; review its lessons and log errors of that."""
+        lessons, outcome = taught
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
+            number = (await memory.store.read(memory.scope, exposures.past, loop.id)).number
         try:
-            if outcome is not None:
-                await memory.look(loop.id)
+            await memory.look(number)
         except StoreError as error:
             _log.warning("loop %s ended; its lessons were not reviewed: %s", loop.id, error)
 
 
+_Taught = tuple[Sequence[Reflection], Outcome | None]
 T = TypeVar("T")
 # When several write to one loop, one succeeds in each round; the others try again after a random
 # pause. With these values 64 writers finish within a second.
@@ -314,12 +315,12 @@ class Snapshot:
     scope: Scope
     state: LoopState
 
-    async def commit(self, entry: JournalEntry) -> None:
+    async def commit(self, entry: JournalEntry) -> int:
         """Write `entry` in one transaction. Raises _ChangedError if the loop has changed."""
         try:
             stored = self.state.stored
             entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            await self.store.write(self.scope, loops.commit, entry, owner="")
+            return await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
             raise _ChangedError from error
 

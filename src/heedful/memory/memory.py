@@ -402,18 +402,17 @@ class Memory(Transfers):
         cases, pending = await self.store.read(self.scope, exposure_store.evidence)
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
-    async def look(self, loop: str = "") -> Sequence[str]:
+    async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
         Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a ruling "review"
         puts them before a person.
-        With a `loop` that has ended, do this only if enough loops have ended since the last time.
+        With a number of `outcomes`, do this only if enough loops have ended since the last time.
         Returns the names (`kind/signature`) of the retired lessons.
         """
         from heedful.lessons import proof
 
-        past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
-        if past is not None and not proof.is_due(past.number):
+        if outcomes is not None and not proof.is_due(outcomes):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence)
         found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons

@@ -30,8 +30,8 @@ UPKEEP = "upkeep"
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
 SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
-# The setting with which row-level security shows a worker the jobs of all tenants.
 _DEPTH = "select * from queue_depth(%(silent)s)"
+PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 
@@ -94,7 +94,7 @@ class PostgresQueue(jobs.Work):
 
     async def _send(self, job: Job) -> None:
         options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
-        deferred = self._app.configure_task(_named(job.task), queueing_lock=job.name, **options)
+        deferred = self._app.configure_task(PREFIX + job.task, queueing_lock=job.name, **options)
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
             await deferred.defer_async(**asdict(job.scope), arguments=dict(job.arguments))
 
@@ -121,31 +121,28 @@ class PostgresQueue(jobs.Work):
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         for name, task in TASKS.items():
-            options: Any = {"name": _named(name), "queue": task.queue, "retry": Backoff()}
+            options: Any = {"name": PREFIX + name, "queue": task.queue, "retry": Backoff()}
             self._app.task(**options, pass_context=True)(self._runner(name, tools, listener))
         await jobs.sweep(self, tools, failed=once)  # this also checks the database
         if once:
             await self._revive()
         else:
             self._go_round(tools)
+        outage = () if once else (StoreUnavailable,)
         while True:
-            try:
-                with _translate_errors():
-                    await self._app.run_worker_async(
-                        name="",  # a named worker has another logger
-                        queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
-                        concurrency=concurrency,
-                        wait=not once,
-                        fetch_job_polling_interval=POLL,
-                        shutdown_graceful_timeout=jobs.GRACE,
-                        update_heartbeat_interval=BEAT,
-                        stalled_worker_timeout=SILENT,
-                        delete_jobs="successful",
-                        install_signal_handlers=False,
-                    )
-            except StoreUnavailable:
-                if once:
-                    raise
+            with suppress(*outage), _translate_errors():
+                await self._app.run_worker_async(
+                    name="",  # a named worker has another logger
+                    queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
+                    concurrency=concurrency,
+                    wait=not once,
+                    fetch_job_polling_interval=POLL,
+                    shutdown_graceful_timeout=jobs.GRACE,
+                    update_heartbeat_interval=BEAT,
+                    stalled_worker_timeout=SILENT,
+                    delete_jobs="successful",
+                    install_signal_handlers=False,
+                )
             if once:
                 return
             await asyncio.sleep(BEAT)  # the worker ended because the server was unavailable
@@ -160,8 +157,8 @@ class PostgresQueue(jobs.Work):
             async def round(timestamp: int) -> None:
                 await jobs.go_round(name, work)
 
-            options: Any = {"queue": UPKEEP, "priority": 100, "queueing_lock": _named(name)}
-            declare: Any = self._app.task(name=_named(name), **options)
+            options: Any = {"queue": UPKEEP, "priority": 100, "queueing_lock": PREFIX + name}
+            declare: Any = self._app.task(name=PREFIX + name, **options)
             self._app.periodic(cron=cron)(declare(round))
 
         async def sweep() -> None:
@@ -206,10 +203,6 @@ def _is_new_failure(record: logging.LogRecord) -> bool:
     """Return False if heedful or the connection pool has already reported the error in `record`."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
-
-
-def _named(task: str) -> str:
-    return f"heedful.{task}"
 
 
 @contextmanager

@@ -55,10 +55,11 @@ def remember(
 
 def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
-) -> None:
+) -> int:
     """Record the exposures and the outcome of a loop, unless they are recorded already.
 
     The outcome of a loop with exposures updates the counters of the lessons shown to the loop.
+    Returns the number of a new outcome in its scope, else 0.
     """
     if exposures and not shown_to(db, scope, exposures[0].loop):
         for one in exposures:
@@ -66,11 +67,11 @@ def expose(
             values = {**_key(scope, one.lesson), **told, "among": len(exposures), "at": now}
             values["via"], values["most"] = db.actor.via, db.actor.outcomes
             db.insert("exposure", {**values, "examples": json.dumps(one.examples)}, SKIP)
-    if outcome is not None:
-        _count(db, scope, outcome, now, db.actor)
+    return 0 if outcome is None else _count(db, scope, outcome, now, db.actor)
 
 
-def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> None:
+def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> int:
+    new = 0
     if _ran(db, scope, outcome.loop, actor.via):
         broken = set(outcome.signatures)
         for rule in outcome.rules:  # its lesson may have been learnt from other words
@@ -81,12 +82,13 @@ def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> 
         values["signatures"] = json.dumps(sorted(broken))
         limits = {"via": actor.via, "most": actor.outcomes, "now": now, "day": GIVEN_UP}
         row = db.one("insert_outcome", scope, **values, **limits)
-        new = row is not None and row["n"] is not None
+        new = (row and row["n"]) or 0
         if new:
             db.run("count_outcome", {**key_of(scope), **values, "times": 1})
         # A rule that the loop broke is written later.
         if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
             db.run("keep_rules", {**key_of(scope), **values, "quiet": records.QUIET})
+    return new
 
 
 def _ran(db: Db, scope: Scope, loop: str, via: str) -> bool:

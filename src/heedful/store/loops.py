@@ -86,6 +86,7 @@ def _running(pid: int) -> bool:
 
 
 Plain = Mapping[str, Any]
+_Fenced = tuple[int, str, bool]
 HEAD = ("task", "goals", "policy", "context")
 SETTINGS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
@@ -165,8 +166,8 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 
 @holds(by=_of_entry)
-def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
-    """Write `entry` to its loop.
+def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
+    """Write `entry` to its loop; return the number of a new outcome in the scope, else 0.
 
     Raises LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry` is stored
     already, nothing is written; if it is stored with other content, this raises AttemptTaken.
@@ -176,9 +177,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     write.
     """
     now = time.time()
-    n, before = _fence(db, scope, entry, owner, now)
-    if not _attempt(db, n, now, entry, fresh=not before):
-        return
+    n, before, steps = _fence(db, _key(scope, entry.id), entry, owner, now)
+    if not _attempt(db, n, now, entry, steps):
+        return 0
     if entry.step is not None:
         key, record = entry.step
         db.insert("step", {"loop": n, "key": key, "record": dump(record)}, SKIP)
@@ -192,11 +193,11 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     _decision(db, n, now, entry, before or "open")
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
-    if entry.outcome is not None:
-        exposures.expose(db, scope, (), entry.outcome, now)
+    number = exposures.expose(db, scope, (), entry.outcome, now)
     if entry.reflections:
         answers = lessons.upsert(db, scope, entry.reflections, now, entry.quota, drops=True)
         lessons.evict(db, scope, answers, entry.most)
+    return number
 
 
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
@@ -366,11 +367,10 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
             raise Conflict(f"{message}; give another id")
 
 
-def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> tuple[int, str]:
-    """Return the number of the loop and its state, "" if it is new. Raises LeaseLost."""
-    key = _key(scope, entry.id)
+def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _Fenced:
+    """Return the loop's number, its state ("" if new), and if it has steps. Raises LeaseLost."""
     if entry.head is not None and owner and (n := _insert(db, key, entry.head, owner, now)):
-        return n, ""
+        return n, "", False
     values = {**key, "epoch": entry.epoch, "owner": owner, "seen": entry.seen, "now": now}
     row = db.first("fence" if owner else "advance", {**values, "lease": LEASE_SECONDS})
     if row is not None:
@@ -378,13 +378,13 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
             columns = _columns(entry.head)
             kept = {name: columns[name] for name in columns.keys() - {"task", "context"}}
             db.update("loop", {"n": row["n"]}, kept)
-        return int(row["n"]), row["state"]
+        return int(row["n"]), row["state"], bool(row["steps"])
     if entry.head is None or (n := _insert(db, key, entry.head, owner, now)) is None:
         raise _lost(entry.id)
-    return n, ""
+    return n, "", False
 
 
-def _attempt(db: Db, n: int, now: float, entry: JournalEntry, fresh: bool) -> bool:
+def _attempt(db: Db, n: int, now: float, entry: JournalEntry, steps: bool) -> bool:
     """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents differ."""
     if entry.attempt is None:
         return True
@@ -395,7 +395,7 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, fresh: bool) -> bo
     content = {"record": _json(attempt), "text": "" if text == value else text, "value": value}
     row = {**key, **content, "via": db.actor.via, "created": now}
     if db.insert("attempt", row, SKIP).rowcount:
-        if not fresh:
+        if steps:
             db.delete("step", {"loop": n})
         return True
     if dict(db.select("record, text, value", "attempt", key)[0]) != content:

@@ -406,7 +406,7 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
             for name, key in ((one.name, one.number) for one in tables() if one.number):
                 last = f"max({key})) from {name} having max({key}) > 0"  # the copy counts on
                 copied.script(f"select setval(pg_get_serial_sequence('{name}', '{key}'), {last}")
-            copied.end("commit")
+            copied.bound("commit")
             return counts
     except postgres.MISHAPS as error:
         raise postgres.translate_error(error) from error

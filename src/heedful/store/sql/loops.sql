@@ -10,7 +10,7 @@ insert into loop (
 -- name: fence
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
-returning n, state;
+returning n, state, exists (select 1 from step where step.loop = n) as steps;
 
 -- name: claim_loop
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1 where n = :n;
@@ -22,7 +22,7 @@ where tenant = :tenant and project = :project and id = :id and epoch = :epoch;
 -- name: advance
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
-returning n, state;
+returning n, state, exists (select 1 from step where step.loop = n) as steps;
 
 -- name: read_loop
 select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
