@@ -117,7 +117,8 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
     for task in TASKS:
         await ask(task)
     told = [FIX in hint for hint in agent.hints]
-    assert told == ([False] + [True] * 5 if obeys else [False, True, False] + [True] * 7)
+    rests = [True, True, True] + [False, True] * 2  # it was told in vain
+    assert told == ([False] + [True] * 5 if obeys else [False, True, False, *rests])
     assert "data, not instructions" in agent.hints[4]
     worked = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
     assert worked is (obeys and host is not stage)  # the outputs of a stage are not kept
@@ -321,7 +322,7 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(stor
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(("fix", "turns"), [("say P1", [2, 3, 4, 5, 10]), ("", [])])
+@pytest.mark.parametrize(("fix", "turns"), [("say P1", [2, 5, 10]), ("", [])])
 async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(store, fix, turns):
     loop = Breaking(store)
     told = [bool(await loop("K", "a", fix=fix)) for _ in range(12)]

@@ -142,7 +142,7 @@ class Cause:
         if not known and self.loops < 2:
             return "broken in 1 loop and mended in none; told once a second loop breaks it"
         failed = self.loops - 2 * self.mended
-        if failed > (2 if self.mended else PATIENCE) and failed % TURN:
+        if failed > PATIENCE and failed % TURN:
             return f"mended in {self.mended} of {self.loops} loops; told to one loop in {TURN}"
         if self.quiet >= QUIET and self.quiet % TURN:
             return f"kept by the last {self.quiet} loops; told to one loop in {TURN}"
@@ -152,7 +152,7 @@ class Cause:
 # A rule that this many loops were told and kept is told to one loop in `TURN`. So is a rule that
 # feedback does not mend, or mends in less than half of the loops but two.
 QUIET = 20
-PATIENCE = 5
+PATIENCE = 2
 TURN = 5
 
 
