@@ -55,7 +55,8 @@ def main() -> int:
     console = Console()
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
         for name in asked.only or groups:
-            for figure in groups[name](folder):
+            (place := Path(folder, name)).mkdir()
+            for figure in groups[name](str(place)):
                 console.print(f"  {figure.name}: {figure.value:.3g} {figure.unit}", style="dim")
                 figures.append(figure)
     console.print(table(figures))
