@@ -193,7 +193,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     _decision(db, n, now, entry, before or "open")
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
-    number = exposures.expose(db, scope, (), entry.outcome, now)
+    number = exposures.expose(db, scope, (), entry.outcome, now) if entry.outcome else 0
     if entry.reflections:
         answers = lessons.upsert(db, scope, entry.reflections, now, entry.quota, drops=True)
         lessons.evict(db, scope, answers, entry.most)
