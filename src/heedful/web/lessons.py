@@ -25,7 +25,7 @@ from heedful.web.site import Document, Visit, action, cursor_links, page
 SHOWN = 50
 MOST = 20  # examples, links and rulings on the page of a lesson
 ASKED = ("task", "error", "action")
-PREVIEWS = 5  # sources of a text of which the page says what they taught
+PREVIEWS = 5  # the page shows the lessons of this many sources of a text
 
 
 @page("/lessons", "lessons", "Lessons")
