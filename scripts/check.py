@@ -41,7 +41,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
     "openapi": (*script("openapi"), "--check"),
-    "reference": (*script("reference"), "--check"),
+    "reference": script("reference"),
 }
 
 

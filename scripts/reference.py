@@ -1,13 +1,12 @@
-"""Generate the pages of names and commands from the code; with `--check` compare them.
+"""Build the pages of names and commands from the code, in `build/docs`, which git ignores.
 
-`docs/api.md` holds every public name with its signature and docstring, `docs/commands.md` the help
-of every command.
+`api.md` has every public name with its signature and docstring, `commands.md` the help of every
+command.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,18 +19,20 @@ from heedful import checks, compat
 from heedful.cli.app import COMMANDS, app
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILT = ROOT / "build" / "docs"
 NAMES = """\
 # Names
 
 Every public name, its signature and what it does, made from the code. A name is imported when it is
-first used. Formats, settings and rules for several names stand in the [reference](reference.md).
+first used. Formats, settings and rules for several names stand in the
+[reference](../../docs/reference.md).
 """
 COMMANDS_HEAD = """\
 # Commands
 
 What `heedful COMMAND --help` prints, for every command. Results go to standard output, everything
-else to standard error. [Settings](reference.md#settings) and [exit codes](reference.md#exit-codes)
-are the same for all commands.
+else to standard error. [Settings](../../docs/reference.md#settings) and
+[exit codes](../../docs/reference.md#exit-codes) are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.
 MODULES = ("checks.numbers", "errors", "loop.policies", "models", "testing", "traces")
@@ -41,19 +42,6 @@ MARKS = {
     griffe.ParameterKind.var_positional: "*",
     griffe.ParameterKind.var_keyword: "**",
 }
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write the pages, or compare them with `--check`; 1 if one differs."""
-    status = 0
-    for name, text in (("api.md", names()), ("commands.md", commands())):
-        file = ROOT / "docs" / name
-        if "--check" not in arguments:
-            file.write_text(text, encoding="utf-8")
-        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
-            print(f"docs/{name} differs from the code: python scripts/reference.py")
-            status = 1
-    return status
 
 
 def commands() -> str:
@@ -152,5 +140,18 @@ def arguments(parameters: griffe.Parameters) -> Iterator[str]:
         yield stated
 
 
+# The file names of the pages, and the functions that return their texts.
+PAGES: Mapping[str, Callable[[], str]] = {"api.md": names, "commands.md": commands}
+
+
+def main() -> None:
+    """Write every page and print where it is."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    for name, build in PAGES.items():
+        page = BUILT / name
+        page.write_text(build(), encoding="utf-8")
+        print(page.relative_to(ROOT))
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from heedful import checks
 from heedful.cli.settings import Settings
 from heedful.loop.policies import PRESETS
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from scripts import reference
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = [
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "SECURITY")),
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 RULES = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, All)
 
@@ -65,11 +72,43 @@ def test_every_setting_is_there_with_its_default():
             assert f"`{said}`" in row.group(), name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page):
-    text = re.sub(r"```.*?```|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+def test_every_check_is_in_the_table_of_checks():
+    section = REFERENCE.partition("### Ready-made checks")[2].partition("\n### ")[0]
+    listed = re.findall(r"`([a-z_]+)(?:\(.*?\))?`(?=.*\|.*\|)", section)
+    assert sorted(listed) == sorted(checks.known())
+
+
+def test_the_index_of_decisions_names_every_page():
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in folder.glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"^- \[.+?\]\((.+?)\)", index, re.MULTILINE)) == pages
+
+
+def test_the_index_of_examples_names_every_example():
+    folder = ROOT / "examples"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    examples = [path for path in folder.iterdir() if path.name not in ("README.md", "__pycache__")]
+    examples += (folder / "integrations").glob("*.py")
+    missing = [path for path in examples if f"({path.relative_to(folder)}" not in index]
+    assert missing == []
+
+
+def check_links(page: Path, text: str) -> None:
+    """Check that the links in the text of a page lead to files and parts of pages that exist."""
+    prose = re.sub(r"```.*?```|`[^`\n]+`", "", text, flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose):
         path, _, anchor = target.partition("#")
-        found = (page.parent / path).resolve() if path else page
-        assert found.exists(), target
-        assert not anchor or anchor in anchors(found), target
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    check_links(page, page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_links_of_a_built_page_lead_somewhere(name):
+    check_links(reference.BUILT / name, reference.PAGES[name]())
